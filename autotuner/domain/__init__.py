@@ -1,0 +1,1 @@
+"""The words of the program as frozen values: pydantic only, imports nothing else of ours."""
