@@ -53,7 +53,7 @@ class Measurement(Value):
     mfu: float | None
     peak_memory_bytes: int
     peak_memory_per_stage_bytes: Annotated[tuple[int, ...], Lax]
-    breakdown_seconds: dict[str, float] = {}
+    breakdown_seconds: dict[str, float] = Field(default_factory=dict)
     losses: Annotated[tuple[float, ...], Lax] = ()
     startup_seconds: float
     runs: int = 1

@@ -34,15 +34,14 @@ class MoeSpec(Value):
 
 
 def _default_head_dim(data: dict[str, Any]) -> int:
-    # Called with the fields validated so far: a field that failed is missing, and its own error is reported.
-    hidden_size, num_heads = data.get("hidden_size", 1), data.get("num_heads", 1)
-    return max(1, hidden_size // num_heads)
+    # Called with the fields validated so far, and only when all of them are right.
+    return max(1, int(data["hidden_size"]) // int(data["num_heads"]))
 
 
 def _default_ffn(data: dict[str, Any]) -> int:
     """4h, or Megatron's 8h/3 rounded down to a multiple of 64 for a gated MLP (arguments.py: ffn_hidden_size)."""
-    hidden_size: int = data.get("hidden_size", 1)
-    if not data.get("gated_ffn", False):
+    hidden_size: int = data["hidden_size"]
+    if not data["gated_ffn"]:
         return 4 * hidden_size
     return max(64, (4 * hidden_size * 2 // 3) // 64 * 64)
 
@@ -54,7 +53,7 @@ class ModelSpec(Value):
     num_layers: Count
     hidden_size: Dimension
     num_heads: Annotated[int, Field(gt=0, le=4096)]
-    num_kv_heads: Annotated[int, Field(gt=0, le=4096)] = Field(default_factory=lambda data: data.get("num_heads", 1))
+    num_kv_heads: Annotated[int, Field(gt=0, le=4096)] = Field(default_factory=lambda data: data["num_heads"])
     head_dim: Annotated[int, Field(gt=0, le=8192)] = Field(default_factory=_default_head_dim)
     gated_ffn: bool = False
     ffn_hidden_size: Dimension = Field(default_factory=_default_ffn)

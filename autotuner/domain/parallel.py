@@ -41,7 +41,9 @@ class ParallelConfig(Value):
     @model_validator(mode="after")
     def _virtual(self) -> Self:
         if self.virtual_stages > 1 and self.pp == 1:
-            raise ValueError(f"virtual_stages {self.virtual_stages} needs pp of at least 2, not 1; use virtual_stages 1")
+            raise ValueError(
+                f"virtual_stages {self.virtual_stages} needs pp of at least 2, not 1; use virtual_stages 1"
+            )
         return self
 
     @property

@@ -1,0 +1,87 @@
+"""`serve`, `worker` and `db`: the long-running processes and the database they share."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from autotuner.cli.configure import make_settings
+from autotuner.cli.output import say
+from autotuner.settings import Settings
+
+SERVER_FILE = "server.json"
+
+
+def run_serve(*, data_dir: str, host: str, port: int, with_worker: bool) -> None:
+    """Run the API until SIGTERM or Ctrl-C. Raises StorageUnavailable, LaunchRefused (port taken)."""
+    from api.server import run_server  # noqa: PLC0415 - fastapi costs most of a second
+    from autotuner.execution.child import Companion  # noqa: PLC0415
+    from autotuner.wiring import build_services, inherited_environment  # noqa: PLC0415
+
+    _log_to_stderr()
+    settings = make_settings(data_dir=data_dir, host=host, port=port)
+    services = build_services(settings)
+    worker_argv = [sys.executable, "-m", "autotuner", "worker", "--data-dir", str(settings.data_dir.absolute())]
+    worker = Companion(worker_argv, environment=inherited_environment(), grace_seconds=40.0, max_restarts=1_000_000)
+    announcement = settings.data_dir / SERVER_FILE
+
+    def ready(url: str) -> None:
+        _announce(announcement, url)
+        say(f"serving {url} (data in {settings.data_dir})")
+        if with_worker:
+            worker.start()
+
+    try:
+        run_server(services, host=settings.host, port=settings.port, ready=ready)
+    finally:
+        if with_worker:
+            worker.stop()
+        announcement.unlink(missing_ok=True)
+        services.close()
+
+
+def run_worker(*, data_dir: str) -> None:
+    """Run a worker until SIGTERM or Ctrl-C; the running trial is ended and put back."""
+    from autotuner.cli.probing import ensure_probe  # noqa: PLC0415
+    from autotuner.wiring import build_worker, open_database  # noqa: PLC0415
+
+    _log_to_stderr()
+    settings = make_settings(data_dir=data_dir)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    database = open_database(settings)
+    try:
+        ensure_probe(settings, database=database)
+        build_worker(settings, database=database, stop=stop).run()
+    finally:
+        database.close()
+
+
+def upgrade_database(*, data_dir: str) -> None:
+    """Open the database, which upgrades it. Raises StorageUnavailable."""
+    from autotuner.wiring import open_database  # noqa: PLC0415
+
+    settings = make_settings(data_dir=data_dir)
+    open_database(settings).close()
+    say(f"{_shown(settings)} is up to date")
+
+
+def _shown(settings: Settings) -> str:
+    return settings.resolved_database_url.rsplit("@", 1)[-1]
+
+
+def _announce(path: Path, url: str) -> None:
+    """Tell others on this machine where the service listens, for instance when the port was chosen by the system."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps({"url": url, "pid": os.getpid()}) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

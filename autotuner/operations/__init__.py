@@ -1,0 +1,1 @@
+from autotuner.operations.jobs import Operations as Operations
