@@ -25,6 +25,8 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8000
     url: str = ""
+    # Empty: log to standard error.
+    log_file: str = ""
     lease_seconds: Annotated[float, Field(gt=1, le=3600)] = 30.0
     tick_seconds: Annotated[float, Field(gt=0.01, le=60)] = 0.2
 

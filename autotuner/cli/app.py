@@ -12,7 +12,7 @@ import typer
 from autotuner.cli.exits import handled
 
 app = typer.Typer(
-    no_args_is_help=True,
+    no_args_is_help=False,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

@@ -23,8 +23,8 @@ def run_serve(*, data_dir: str, host: str, port: int, with_worker: bool) -> None
     from autotuner.execution.child import Companion  # noqa: PLC0415
     from autotuner.wiring import build_services, inherited_environment  # noqa: PLC0415
 
-    _log_to_stderr()
     settings = make_settings(data_dir=data_dir, host=host, port=port)
+    start_logging(settings)
     services = build_services(settings)
     worker_argv = [sys.executable, "-m", "autotuner", "worker", "--data-dir", str(settings.data_dir.absolute())]
     worker = Companion(worker_argv, environment=inherited_environment(), grace_seconds=40.0, max_restarts=1_000_000)
@@ -32,7 +32,9 @@ def run_serve(*, data_dir: str, host: str, port: int, with_worker: bool) -> None
 
     def ready(url: str) -> None:
         _announce(announcement, url)
-        say(f"serving {url} (data in {settings.data_dir})")
+        logging.getLogger(__name__).info("serving %s", url)
+        if not settings.log_file:
+            say(f"autotuner serves {url} (data in {settings.data_dir}); Ctrl-C ends it")
         if with_worker:
             worker.start()
 
@@ -50,8 +52,8 @@ def run_worker(*, data_dir: str) -> None:
     from autotuner.cli.probing import ensure_probe  # noqa: PLC0415
     from autotuner.wiring import build_worker, open_database  # noqa: PLC0415
 
-    _log_to_stderr()
     settings = make_settings(data_dir=data_dir)
+    start_logging(settings)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -83,5 +85,9 @@ def _announce(path: Path, url: str) -> None:
     temporary.replace(path)
 
 
-def _log_to_stderr() -> None:
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+def start_logging(settings: Settings) -> None:
+    """Log to standard error, or to the file that the settings name."""
+    handler = logging.FileHandler(settings.log_file) if settings.log_file else logging.StreamHandler(sys.stderr)
+    logging.basicConfig(
+        level=logging.INFO, handlers=[handler], format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
