@@ -1,0 +1,1 @@
+"""The database: the only truth about jobs, trials and runs. The only package that imports sqlalchemy or alembic."""

@@ -1,0 +1,1 @@
+"""Alembic's environment and the steps of the schema; run through `autotuner.storage.migrate`."""
