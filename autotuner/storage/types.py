@@ -13,21 +13,25 @@ from sqlalchemy import JSON, DateTime, Dialect
 from sqlalchemy.types import TypeDecorator
 
 from autotuner.domain.base import Value
+from autotuner.domain.errors import InvalidInput
 from autotuner.storage.reader import pack, unpack
 
 V = TypeVar("V", bound=Value)
 
 
 def json_text(value: Any) -> str:
-    """JSON as it goes into a column. Raises ValueError for NaN and infinities, which PostgreSQL would refuse later."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    """JSON as it goes into a column. Raises InvalidInput for what JSON has not: NaN, infinities, foreign objects."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(f"cannot be stored as JSON: {error}") from error
 
 
 class UtcDateTime(TypeDecorator[datetime]):
     """An aware time, stored as UTC and read back as UTC.
 
     SQLite has no time zones: `DateTime(timezone=True)` alone gives naive times there.
-    Raises ValueError for a naive one.
+    Raises InvalidInput for a naive one.
     """
 
     impl = DateTime(timezone=True)
@@ -38,7 +42,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         if value.tzinfo is None:
-            raise ValueError(f"the time {value.isoformat()} has no zone; use datetime.now(UTC)")
+            raise InvalidInput(f"the time {value.isoformat()} has no zone; use datetime.now(UTC)")
         utc = value.astimezone(UTC)
         return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
 

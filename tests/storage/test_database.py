@@ -73,7 +73,7 @@ def test_a_reader_sees_one_moment_and_does_not_wait_for_a_writer(database: Datab
 
 
 def test_a_read_block_cannot_write(database: Database) -> None:
-    with pytest.raises(StorageUnavailable, match="readonly"), database.read() as store:
+    with pytest.raises(StorageUnavailable, match=r"readonly|read-only"), database.read() as store:
         add_job(store, "j1")
 
 
@@ -112,6 +112,11 @@ def test_numbers_that_json_has_not_are_refused(database: Database, number: float
         add_job(store, "j1")
     with pytest.raises(InvalidInput, match="not JSON compliant"), database.write() as store:
         store.events.append("j1", "job.note", trial_id=None, data={"x": [number]}, now=T0)
+
+
+def test_objects_that_json_has_not_are_refused(database: Database) -> None:
+    with pytest.raises(InvalidInput, match=r"cannot be stored as JSON.*datetime"), database.write() as store:
+        store.calibrations.put("k", {"x": T0}, now=T0)
 
 
 def test_wal_and_foreign_keys_are_on(database: Database) -> None:
