@@ -23,18 +23,20 @@ Ints = NDArray[np.int64]
 class LayerParameters:
     """Parameters of one transformer layer by how they are spread: over tp, over tp and ep, or on every rank.
 
-    `dense_sharded` and `expert_sharded` are divided by tp (experts by ep too); `replicated` (norms, biases of
-    row-parallel linears, the router) is held whole by each tensor-parallel rank.
+    `dense_sharded` and `expert_sharded` are divided by tp (experts by ep too), `kv_sharded` by at most the number of
+    key-value heads (beyond that they are copied); `replicated` (norms, biases of row-parallel linears, the router) is
+    held whole by each tensor-parallel rank.
     """
 
     dense_sharded: int
+    kv_sharded: int
     expert_sharded: int
     replicated: int
 
     @property
     def total(self) -> int:
         """Parameters of one layer, each counted once."""
-        return self.dense_sharded + self.expert_sharded + self.replicated
+        return self.dense_sharded + self.kv_sharded + self.expert_sharded + self.replicated
 
 
 def attention_matmul_parameters(model: ModelSpec) -> int:
@@ -61,16 +63,22 @@ def active_matmul_parameters_per_layer(model: ModelSpec) -> int:
 def layer_parameters(model: ModelSpec) -> LayerParameters:
     """One layer's parameters by the way they are spread over ranks."""
     h = model.hidden_size
-    qkv_bias = (model.num_heads + 2 * model.num_kv_heads) * model.head_dim if model.biases else 0
-    dense = attention_matmul_parameters(model) + qkv_bias
+    key_value = 2 * model.num_kv_heads * model.head_dim * (h + (1 if model.biases else 0))
+    dense = model.num_heads * model.head_dim * (2 * h + (1 if model.biases else 0))
     # The bias of a row-parallel linear is added after the sum over ranks, so every rank holds all of it.
     replicated = 2 * norm_parameters(model) + (h if model.biases else 0)
     if model.moe is None:
         sharded, row_bias = _mlp_parameters(model, ffn_hidden_size=model.ffn_hidden_size)
-        return LayerParameters(dense_sharded=dense + sharded, expert_sharded=0, replicated=replicated + row_bias)
+        return LayerParameters(
+            dense_sharded=dense + sharded,
+            kv_sharded=key_value,
+            expert_sharded=0,
+            replicated=replicated + row_bias,
+        )
     sharded, row_bias = _mlp_parameters(model, ffn_hidden_size=model.moe.expert_ffn_hidden_size)
     return LayerParameters(
         dense_sharded=dense,
+        kv_sharded=key_value,
         expert_sharded=model.moe.num_experts * (sharded + row_bias),
         replicated=replicated + h * model.moe.num_experts,
     )
@@ -141,6 +149,7 @@ def rank_parameters(model: ModelSpec, *, layers: Any, is_first: Any, is_last: An
     layer = layer_parameters(model)
     table = np.ceil(model.vocab_size / tp) * model.hidden_size
     holds_head = last & ~first if model.tied_embeddings else last
-    dense = layers * (layer.dense_sharded / tp + layer.replicated)
+    kv_parts = np.minimum(tp, model.num_kv_heads)
+    dense = layers * (layer.dense_sharded / tp + layer.kv_sharded / kv_parts + layer.replicated)
     dense = dense + first * (table + position_parameters(model)) + holds_head * table + last * norm_parameters(model)
     return RankParameters(dense=dense, expert=layers * layer.expert_sharded / (tp * np.asarray(ep, dtype=np.float64)))
