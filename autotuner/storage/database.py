@@ -108,7 +108,10 @@ class Database:
             if self._watch is None:
                 # data_version counts the commits of *other* connections: this one does nothing else.
                 self._watch = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
-            version: int = self._watch.execute("PRAGMA data_version").fetchone()[0]
+            try:
+                version: int = self._watch.execute("PRAGMA data_version").fetchone()[0]
+            except sqlite3.Error as error:
+                raise StorageUnavailable(f"{self._path} cannot be read: {error}") from error
             return version
 
     def close(self) -> None:
