@@ -45,25 +45,19 @@ class Grid:
     def tp_groups(self) -> list[list[int]]:
         """Every tensor-parallel group, its ranks in order."""
         return [
-            [self.rank_of(Coordinates(t, d, p)) for t in range(self.tp)]
-            for p in range(self.pp)
-            for d in range(self.dp)
+            [self.rank_of(Coordinates(t, d, p)) for t in range(self.tp)] for p in range(self.pp) for d in range(self.dp)
         ]
 
     def dp_groups(self) -> list[list[int]]:
         """Every data-parallel group, its ranks in order."""
         return [
-            [self.rank_of(Coordinates(t, d, p)) for d in range(self.dp)]
-            for p in range(self.pp)
-            for t in range(self.tp)
+            [self.rank_of(Coordinates(t, d, p)) for d in range(self.dp)] for p in range(self.pp) for t in range(self.tp)
         ]
 
     def pp_groups(self) -> list[list[int]]:
         """Every pipeline, its stages in order."""
         return [
-            [self.rank_of(Coordinates(t, d, p)) for p in range(self.pp)]
-            for d in range(self.dp)
-            for t in range(self.tp)
+            [self.rank_of(Coordinates(t, d, p)) for p in range(self.pp)] for d in range(self.dp) for t in range(self.tp)
         ]
 
     def embedding_groups(self) -> list[list[int]]:

@@ -1,0 +1,1 @@
+"""Schedules: in which order a stage runs forward and backward of its micro-batches."""
