@@ -27,7 +27,7 @@ class RankExit(Value):
 
 
 class RunOutcome(Value):
-    """The end of a run."""
+    """The end of a run. `oom_kills`: processes that the kernel killed on this machine meanwhile for lack of memory."""
 
     reason: EndReason
     message: str = ""
@@ -35,6 +35,7 @@ class RunOutcome(Value):
     signal: int | None = None
     rank_exits: Annotated[tuple[RankExit, ...], Lax] = ()
     seconds: float = 0.0
+    oom_kills: int = 0
 
 
 class RunStatus(Value):
