@@ -21,8 +21,8 @@ def emit_json(document: Any) -> None:
 
 
 def console() -> Console:
-    """For tables and text meant for people, on standard output."""
-    return Console(highlight=False)
+    """For tables and text meant for people, on standard output; a pipe has no width that should cut a table."""
+    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=160)
 
 
 def say(text: str) -> None:

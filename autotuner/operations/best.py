@@ -77,5 +77,5 @@ def _certainty(winner: Measurement, runner_up: Measurement | None) -> str:
 
 
 def _counts(trials: Sequence[Trial]) -> TrialCounts:
-    failed = Counter(t.failure.kind for t in trials if t.state == "failed" and t.failure is not None)
+    failed = Counter(str(t.failure.kind) for t in trials if t.state == "failed" and t.failure is not None)
     return TrialCounts(succeeded=sum(t.state == "succeeded" for t in trials), failed=dict(failed))

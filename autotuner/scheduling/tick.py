@@ -17,7 +17,8 @@ from autotuner.execution.base import Executor
 from autotuner.scheduling.collector import Collector
 from autotuner.scheduling.finisher import Finisher, next_to_confirm
 from autotuner.scheduling.launcher import TrialLauncher
-from autotuner.search.proposer import Exhausted, Proposer
+from autotuner.search.proposals import Exhausted
+from autotuner.search.proposer import Proposer
 from autotuner.search.stopping import should_stop
 from autotuner.storage.database import Database
 from autotuner.storage.jobs import Claim
