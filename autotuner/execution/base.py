@@ -25,7 +25,7 @@ from autotuner.domain.errors import InvalidInput
 from autotuner.domain.outcome import RunStatus
 from autotuner.launch.plan import LaunchPlan
 
-_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class Executor(Protocol):
 
 def checked_name(name: str) -> str:
     """The name, fit to be a folder's. Raises InvalidInput."""
-    if not _NAME.match(name):
+    if not _NAME.fullmatch(name):
         raise InvalidInput(
             f"{name!r} cannot be a run's name; use up to 128 letters, digits, dots, dashes and underscores",
             field="name",

@@ -65,14 +65,8 @@ class LocalExecutor:
         if order.run_dir != folder.path:
             raise InvalidInput(f"run {order.name} belongs into {folder.path}, not {order.run_dir}", field="run_dir")
         instructions = self._instructions(order)
-        try:
-            self._runs_root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Whoever makes the folder has the run: of two submits of one name, only one can.
-            folder.path.mkdir(mode=0o700)
-        except FileExistsError:
+        if not self._claim(folder):
             return
-        except OSError as error:
-            raise LaunchRefused(f"the run folder {folder.path} cannot be made: {error.strerror}") from None
         try:
             write_text(folder.request, order.request_text)
             folder.write_instructions(instructions)
@@ -129,6 +123,20 @@ class LocalExecutor:
 
     def _folder(self, name: str) -> RunFolder:
         return RunFolder(path=self.run_dir(name))
+
+    def _claim(self, folder: RunFolder) -> bool:
+        """Make the run's folder; of two submits of one name only one can, and False tells the other."""
+        try:
+            self._runs_root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise LaunchRefused(f"the run folder {self._runs_root} cannot be made: {error.strerror}") from None
+        try:
+            folder.path.mkdir(mode=0o700)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise LaunchRefused(f"the run folder {folder.path} cannot be made: {error.strerror}") from None
+        return True
 
     def _instructions(self, order: RunOrder) -> Instructions:
         command = self._starter.command(order.plan)

@@ -15,7 +15,7 @@ from autotuner.domain.validation import one_sentence
 from autotuner.execution import commands
 from autotuner.execution.environment import inherited
 from autotuner.handoff.support import trainer_folder
-from autotuner.handoff.tail import plain_text, read_end
+from autotuner.handoff.tail import end_text, read_end
 
 MAX_DOCUMENT_BYTES = 4_000_000
 
@@ -42,7 +42,7 @@ def run_probe_process(output: Path, *, ranks: int, timeout_seconds: float) -> Pr
                 process.wait(5.0)
     if status != 0:
         told = "took too long" if status is None else f"ended with status {status}"
-        raise LaunchRefused(f"the probe {told}: {plain_text(read_end(log, max_bytes=4000), max_chars=1500)}")
+        raise LaunchRefused(f"the probe {told}: {end_text(log, max_bytes=1500)}")
     return _read(output)
 
 

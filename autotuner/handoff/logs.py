@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from autotuner.domain.errors import NotFound
-from autotuner.handoff.tail import plain_text, read_end
+from autotuner.handoff.tail import end_text
 from trials.contract import log_file
 
 LAUNCHER_LOG = "launcher.log"
@@ -38,7 +38,7 @@ def log_tail(run_dir: Path, *, rank: int, max_bytes: int) -> str:
 
 def launcher_tail(run_dir: Path, *, max_bytes: int) -> str:
     """The end of what the launch command wrote."""
-    return plain_text(read_end(run_dir / LAUNCHER_LOG, max_bytes=max_bytes), max_chars=max_bytes)
+    return end_text(run_dir / LAUNCHER_LOG, max_bytes=max_bytes)
 
 
 def failure_tail(run_dir: Path, *, rank: int | None) -> str:
@@ -49,7 +49,7 @@ def failure_tail(run_dir: Path, *, rank: int | None) -> str:
 
 def _joined(logs: list[Path], *, max_bytes: int) -> str:
     share = max(1, max_bytes // max(1, len(logs)))
-    parts = (plain_text(read_end(path, max_bytes=share), max_chars=share) for path in logs)
+    parts = (end_text(path, max_bytes=share) for path in logs)
     return "\n".join(part for part in parts if part)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -31,6 +32,8 @@ from trials.contract import (
 )
 
 DataKind = Literal["bundled", "synthetic"]
+
+_EXPORT_TIMEOUT_SECONDS = 600.0  # what torch.distributed itself waits for NCCL
 
 _PRECISIONS: Final[Mapping[Precision, Literal["fp32", "bf16", "fp16"]]] = {
     "fp32": "fp32",
@@ -72,6 +75,26 @@ def build_request(
             collective_timeout_seconds=patience,
         ),
     )
+
+
+def export_request(
+    job: TuningJob, config: ParallelConfig, *, run_id: str, steps: int, threads_per_rank: int
+) -> RunRequest:
+    """The request of a run outside the tuner: no limit on memory but the machine's, no early end, patient collectives.
+
+    Raises InvalidInput like `build_request`.
+    """
+    request = build_request(
+        job,
+        config,
+        run_id=run_id,
+        steps=steps,
+        data_kind="bundled",
+        abort_above_step_seconds=None,
+        threads_per_rank=threads_per_rank,
+    )
+    resources = replace(request.resources, memory_limit_bytes=None, collective_timeout_seconds=_EXPORT_TIMEOUT_SECONDS)
+    return replace(request, resources=resources)
 
 
 def request_text(request: RunRequest) -> str:

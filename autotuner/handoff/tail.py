@@ -53,11 +53,16 @@ def steps_done(path: Path) -> int:
     return 0
 
 
-def plain_text(raw: bytes, *, max_chars: int) -> str:
-    """The end of a log as text that is safe to show: no terminal escapes, no control characters, whole lines."""
+def end_text(path: Path, *, max_bytes: int) -> str:
+    """The end of a log as plain text of whole lines, at most `max_bytes` of it; empty when there is no log."""
+    raw = read_end(path, max_bytes=max_bytes + 1)
+    if len(raw) > max_bytes:
+        # The first line is cut, unless it is the only one.
+        raw = raw.partition(b"\n")[2] or raw[1:]
+    return plain_text(raw)
+
+
+def plain_text(raw: bytes) -> str:
+    """Output of a process as text that is safe to show: no terminal escapes, no control characters."""
     text = raw.decode("utf-8", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
-    text = _CONTROLS.sub("", _ESCAPES.sub("", text)).strip("\n")
-    if len(text) <= max_chars:
-        return text
-    end = text[-max_chars:]
-    return end.partition("\n")[2] or end
+    return _CONTROLS.sub("", _ESCAPES.sub("", text)).strip("\n")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from autotuner.domain.errors import InvalidInput
 from autotuner.launch.plan import Command
 
-_VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def script(command: Command, *, comment: Sequence[str], folders: Sequence[str]) -> str:
@@ -50,7 +50,7 @@ def _interpreter(python: str) -> list[str]:
 
 
 def _export(name: str, value: str) -> str:
-    if not _VARIABLE.match(name):
+    if not _VARIABLE.fullmatch(name):
         raise InvalidInput(f"{name!r} cannot be the name of an environment variable", field="env")
     return f"export {name}={_quote(value)}"
 

@@ -1,6 +1,6 @@
 """A stand-in for the trainer that behaves or misbehaves on demand, and a quick way of starting its ranks.
 
-As a module it is what a launch plan names instead of the trainer: `python -m tests.support.faults REQUEST --run-dir DIR`.
+As a module it is what a launch plan names instead of the trainer (`-m tests.support.faults REQUEST --run-dir DIR`).
 The environment variable FAULT (from the plan's `env`, never from a job) says what goes wrong; without it a valid report
 is written.  With FAULT_RANK only that rank misbehaves and the others wait for ever.
 """
@@ -133,6 +133,11 @@ def write_progress(run_dir: Path, *, step: int, total_steps: int) -> None:
         file.write(json.dumps(encode(line)) + "\n")
 
 
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def _succeed(request: RunRequest, run_dir: Path, rank: int) -> int:
     if rank == 0:
         total = request.steps.warmup + request.steps.measured
@@ -140,7 +145,7 @@ def _succeed(request: RunRequest, run_dir: Path, rank: int) -> int:
             write_progress(run_dir, step=step, total_steps=total)
         samples = tuple(0.5 + 0.01 * i for i in range(request.steps.measured))
         write_document(run_dir / REPORT_FILE, valid_report(request, step_seconds=samples))
-    print(f"rank {rank} is done", flush=True)
+    _say(f"rank {rank} is done")
     return 0
 
 
@@ -222,10 +227,10 @@ def _no_report(request: RunRequest, run_dir: Path, rank: int) -> int:
 
 def _print_much(request: RunRequest, run_dir: Path, rank: int) -> int:
     line = "x" * 1023
-    print("the first line", flush=True)
+    _say("the first line")
     for _ in range(24 * 1024):
-        print(line)
-    print("\x1b[31mthe last line\x1b[0m", flush=True)
+        _say(line)
+    _say("\x1b[31mthe last line\x1b[0m")
     time.sleep(2.5)  # the supervisor looks after the logs every two seconds
     return _succeed(request, run_dir, rank)
 
@@ -297,7 +302,7 @@ def _codes(processes: list[subprocess.Popen[bytes]]) -> list[int | None]:
         if any(codes) or None not in codes:
             for rank, code in enumerate(codes):
                 if code:
-                    print(f"rank {rank} ended with {code}", file=sys.stderr, flush=True)
+                    _say(f"rank {rank} ended with {code}")
             return codes
         time.sleep(0.02)
 

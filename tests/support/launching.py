@@ -26,7 +26,7 @@ from tests.support.faults import FAULT, FAULT_RANK, MODULE
 CONFIG = ParallelConfig(tp=1, pp=2, dp=1, micro_batch_size=2)
 
 
-def tiny_job(*, name: str = "a job", devices: int = 2, measure: MeasurePlan = MeasurePlan()) -> TuningJob:
+def tiny_job(*, name: str = "a job", devices: int = 2) -> TuningJob:
     """2 layers of 32, byte vocabulary, 4 sequences of 16 tokens a step, fp32 on CPU devices of 1 GiB and 1 GFLOP/s."""
     link = LinkSpec(bandwidth_bytes_per_second=1e9)
     device = DeviceSpec(
@@ -48,7 +48,7 @@ def tiny_job(*, name: str = "a job", devices: int = 2, measure: MeasurePlan = Me
         budget=Budget(trial_timeout_seconds=60.0, trial_startup_seconds=60.0, trial_no_progress_seconds=60.0),
         strategy="default",
         seed=1,
-        measure=measure,
+        measure=MeasurePlan(warmup_steps=2, steps=6),
         launcher=LauncherSpec(),
     )
 

@@ -1,0 +1,1 @@
+"""What a user takes away: the files that launch a layout without this program."""
