@@ -27,6 +27,8 @@ def script(command: Command, *, comment: Sequence[str], folders: Sequence[str]) 
         "#!/usr/bin/env bash",
         *(f"# {_comment(line)}" for line in comment),
         "set -euo pipefail",
+        # A relative PYTHON is relative to where the user stands, and stays so after the change of folder.
+        'case "${PYTHON:-}" in /*) ;; */*) PYTHON="$PWD/$PYTHON" ;; esac',
         'CDPATH="" cd -- "$(dirname -- "${BASH_SOURCE[0]}")"',
         "",
         *_interpreter(command.argv[0]),

@@ -94,6 +94,16 @@ def test_the_users_own_python_path_comes_after_the_bundle(tmp_path: Path) -> Non
     assert (tmp_path / "h" / "record.pythonpath").read_text() == "/src dir:/mine"
 
 
+def test_a_relative_interpreter_is_relative_to_where_the_user_stands(tmp_path: Path) -> None:
+    text = script(command("x"), comment=(), folders=())
+    (tmp_path / "env").mkdir()
+    recorder(tmp_path).rename(tmp_path / "env" / "python")
+
+    run_script(text, home=tmp_path / "h", python=Path("env/python"), cwd=tmp_path)
+
+    assert recorded_argv(tmp_path / "h") == ["x"]
+
+
 def test_the_recorded_interpreter_is_used_when_it_exists(tmp_path: Path) -> None:
     python = recorder(tmp_path)
     text = script(Command(argv=(str(python), "x"), env=(), package_root="."), comment=(), folders=())
