@@ -1,0 +1,1 @@
+"""Which layouts exist, how promising each is by estimate, and which one to measure next."""
