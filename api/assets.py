@@ -40,7 +40,7 @@ class Asset:
     @cached_property
     def gzipped(self) -> bytes | None:
         """The file compressed, None where that gains nothing."""
-        return gzip.compress(self.body, compresslevel=6, mtime=0) if len(self.body) >= _MIN_GZIP_BYTES else None
+        return gzip.compress(self.body, compresslevel=4, mtime=0) if len(self.body) >= _MIN_GZIP_BYTES else None
 
     @cached_property
     def etag(self) -> str:

@@ -9,7 +9,9 @@ import typing
 from collections.abc import Mapping
 
 from autotuner.domain.base import Value
+from autotuner.domain.cluster import ClusterSpec, DeviceSpec
 from autotuner.domain.job import Job
+from autotuner.domain.model import ModelSpec
 from autotuner.domain.trial import Trial, TrialState
 from autotuner.storage.workers import WorkerRecord
 
@@ -58,11 +60,15 @@ class ExportedBundle(Value):
     files: list[ExportedFile]
 
 
+PresetSpec: typing.TypeAlias = ModelSpec | DeviceSpec | ClusterSpec
+
+
 class PresetItem(Value):
-    """A preset by name with the values behind it."""
+    """A preset by name: the values behind it, and where they come from."""
 
     name: str
-    spec: dict[str, typing.Any]
+    source: str
+    spec: PresetSpec
 
 
 class PresetList(Value):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 from starlette.responses import Response
 
 from api.deps import ObjectId, ServicesDep
 from api.openapi import problems
 from api.schemas import ExportedBundle, ExportedFile
+from autotuner.domain.base import DERIVE, Derived
 from autotuner.export.base import Bundle
 
 router = APIRouter(tags=["exports"])
@@ -23,7 +25,10 @@ _ZIP: dict[int | str, dict[str, Any]] = {
 
 FrameworkName = Annotated[str, Query(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="Whose arguments are written")]
 LauncherName = Annotated[str, Query(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="How processes are started")]
-StepCount = Annotated[int, Query(ge=1, le=1_000_000_000, description="Training steps that the script runs")]
+StepCount = Annotated[
+    Annotated[int, Field(ge=1, le=1_000_000_000)] | Derived,
+    Query(description="Training steps that the script runs; `derive`: as many as show that it works"),
+]
 
 
 @router.get(
@@ -39,7 +44,7 @@ def export_best(
     job_id: ObjectId,
     framework: FrameworkName = "bundled",
     launcher: LauncherName = "torchrun",
-    steps: StepCount = 100,
+    steps: StepCount = DERIVE,
     format: Literal["zip", "json"] = "zip",  # noqa: A002 - the name in the address
 ) -> Response:
     """A zip by default; `format=json` gives the same files as text. 409 `not-ready` before the first measurement."""

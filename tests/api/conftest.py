@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -14,7 +13,7 @@ from fastapi.testclient import TestClient
 from api.app import create_app
 from api.server import ApiServer
 from autotuner.wiring import Services
-from tests.support.services import FakeOperations, open_services
+from tests.support.services import FakeOperations, open_services, running_server
 
 BASE_URL = "http://127.0.0.1"
 
@@ -38,18 +37,8 @@ def client(services: Services) -> Iterator[TestClient]:
 
 @pytest.fixture
 def server(services: Services) -> Iterator[ApiServer]:
-    """A server on a free port, in a thread of its own."""
-    listening = threading.Event()
-    server = ApiServer(services, host="127.0.0.1", port=0, ready=lambda _: listening.set())
-    thread = threading.Thread(target=server.run_until_stopped)
-    thread.start()
-    try:
-        assert listening.wait(20), "the server does not listen"
+    with running_server(services) as server:
         yield server
-    finally:
-        server.request_stop()
-        thread.join(20)
-        assert not thread.is_alive(), "the server does not end"
 
 
 @pytest.fixture

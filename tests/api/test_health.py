@@ -45,7 +45,8 @@ def test_presets_are_listed_by_name_with_their_values(client: TestClient, kind: 
     names = [item["name"] for item in items]
     assert names == sorted(names)
     assert len(names) >= 2
-    assert all(item["spec"] for item in items)
+    assert all(item["source"] for item in items)
+    assert all(item["spec"]["name"] == item["name"] for item in items)
 
 
 def test_an_unknown_kind_of_preset_is_refused(client: TestClient) -> None:

@@ -6,14 +6,17 @@ the real repositories, so events, states and counts are the real ones.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from api.server import ApiServer
+from autotuner.domain.base import Derived
 from autotuner.domain.cluster import ClusterSpec, DeviceSpec, LinkSpec, PeakFlops
-from autotuner.domain.errors import AutotunerError, NotFound, NotReady
+from autotuner.domain.errors import AutotunerError, NotFound
 from autotuner.domain.estimate import Estimate, MemoryParts, StageMemory, TimeParts
 from autotuner.domain.job import Job, JobRequest, TuningJob
 from autotuner.domain.launcher import LauncherSpec
@@ -22,11 +25,12 @@ from autotuner.domain.measurement import Measurement, StepSeconds
 from autotuner.domain.model import ModelSpec
 from autotuner.domain.objective import Budget, MeasurePlan
 from autotuner.domain.parallel import ParallelConfig
-from autotuner.domain.result import BestResult, EstimateReport, RankedEstimate, TrialCounts
+from autotuner.domain.result import BestResult, EstimateReport, RankedEstimate
 from autotuner.domain.space import SearchSpace
 from autotuner.domain.trial import Trial
 from autotuner.domain.workload import Workload
-from autotuner.export.base import Bundle, BundleFile
+from autotuner.export.base import Bundle
+from autotuner.operations.best import best_result
 from autotuner.settings import Settings
 from autotuner.storage.database import Database
 from autotuner.storage.ids import new_id
@@ -200,16 +204,12 @@ class FakeOperations:
 
     def best(self, job_id: str) -> BestResult:
         with self._database.read() as store:
-            job, trials = store.jobs.get(job_id), store.trials.list(job_id)
-        measured = [t for t in trials if t.measurement is not None]
-        if not measured:
-            raise NotReady(f"job {job_id} has no measured layout yet ({len(trials)} trials)")
-        return _best(job, measured)
+            return best_result(store.jobs.get(job_id), store.trials.list(job_id))
 
-    def export(self, job_id: str, *, framework: str, launcher: str, steps: int) -> Bundle:
+    def export(self, job_id: str, *, framework: str, launcher: str, steps: int | Derived) -> Bundle:
         best = self.best(job_id)
         script = f"# {framework} {launcher} {steps} {best.config.key()}\ntorchrun train.py\n"
-        return Bundle(files=(BundleFile(path="launch.sh", text=script, executable=True),))
+        return Bundle.of({"launch.sh": script}, executable=frozenset({"launch.sh"}))
 
     def log_tail(self, trial_id: str, *, rank: int, max_bytes: int) -> str:
         with self._database.read() as store:
@@ -227,29 +227,6 @@ class FakeOperations:
 def refusing(operations: FakeOperations, error: AutotunerError | RuntimeError) -> None:
     """Have the next computing call raise `error`."""
     operations.refusal = error
-
-
-def _best(job: Job, measured: list[Trial]) -> BestResult:
-    winner = min(measured, key=lambda t: t.measurement.step_seconds.median if t.measurement else 0.0)
-    if winner.measurement is None:
-        raise ValueError("filtered above")
-    return BestResult(
-        job_id=job.id,
-        trial_id=winner.id,
-        config=winner.config,
-        tokens_per_second=winner.measurement.tokens_per_second,
-        tokens_per_second_per_device=winner.measurement.tokens_per_second_per_device,
-        step_seconds=winner.measurement.step_seconds,
-        mfu=None,
-        peak_memory_bytes=winner.measurement.peak_memory_bytes,
-        baseline=None,
-        speedup_over_baseline=None,
-        runner_up=None,
-        certainty="6 steps in 1 run",
-        stopped_because=job.stopped_because,
-        estimate=winner.estimate,
-        trials=TrialCounts(succeeded=len(measured), failed={}),
-    )
 
 
 def add_job(store: Store, *, spec: TuningJob, now: datetime) -> Job:
@@ -275,6 +252,24 @@ def add_trial(store: Store, job_id: str, *, config: ParallelConfig, step_seconds
     if step_seconds is None:
         return trial
     return store.trials.succeeded(trial.id, measurement(step_seconds=step_seconds), now=now)
+
+
+@contextmanager
+def running_server(services: Services, *, port: int = 0) -> Iterator[ApiServer]:
+    """A real server in a thread of its own; by default on a free port."""
+    listening = threading.Event()
+    server = ApiServer(services, host="127.0.0.1", port=port, ready=lambda _: listening.set())
+    thread = threading.Thread(target=server.run_until_stopped)
+    thread.start()
+    try:
+        if not listening.wait(20):
+            raise RuntimeError("the server does not listen after 20 s")
+        yield server
+    finally:
+        server.request_stop()
+        thread.join(20)
+    if thread.is_alive():
+        raise RuntimeError("the server does not end after 20 s")
 
 
 @contextmanager
