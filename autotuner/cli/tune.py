@@ -12,12 +12,11 @@ from autotuner.cli.exits import NoResult, TimedOut
 from autotuner.cli.jobfile import read_job_file
 from autotuner.cli.output import console, emit_json, leaderboard, print_best, say
 from autotuner.cli.remote import watch
+from autotuner.domain.base import DERIVE
 from autotuner.domain.job import Job, JobRequest
 from autotuner.domain.lifecycle import JOB_FINISHED
 from autotuner.domain.validation import validated
 from autotuner.storage.database import Database
-
-EXPORT_STEPS = 40
 
 
 def tune_remote(file: Path, *, strategy: str, url: str, wait: bool, timeout_seconds: float, as_json: bool) -> None:
@@ -63,7 +62,7 @@ def tune_local(
             thread.join()
         if ended.state != "completed":
             raise NoResult(f"job {ended.id} {ended.state}: {ended.error or ended.stopped_because}")
-        bundle = services.operations.export(job.id, framework="bundled", launcher="torchrun", steps=EXPORT_STEPS)
+        bundle = services.operations.export(job.id, framework="bundled", launcher="torchrun", steps=DERIVE)
         bundle.write(output)
         best = services.operations.best(job.id).as_json()
         with services.database.read() as store:

@@ -13,6 +13,7 @@ from typing import Final
 
 from autotuner.costmodel.estimator import Estimator
 from autotuner.costmodel.params import count_parameters
+from autotuner.domain.base import Derived
 from autotuner.domain.errors import Conflict, InvalidInput, LaunchRefused, NotFound
 from autotuner.domain.estimate import Estimate
 from autotuner.domain.job import DesiredState, Job, JobRequest, JobState, TuningJob
@@ -32,6 +33,8 @@ from autotuner.search.ranking import CandidateSet
 from autotuner.storage.database import Database
 
 PROBE_KEY = "probe:local"
+_DEMO_SECONDS = 20.0
+_MIN_DEMO_STEPS, _MAX_DEMO_STEPS = 10, 200
 
 _UNHELD: Final[Mapping[tuple[DesiredState, JobState], JobState]] = {
     ("run", "paused"): "queued",
@@ -164,8 +167,11 @@ class Operations:
         with self._database.read() as store:
             return best_result(store.jobs.get(job_id), store.trials.list(job_id))
 
-    def export(self, job_id: str, *, framework: str, launcher: str, steps: int) -> Bundle:
-        """The files that launch the best layout. Raises NotFound, NotReady, InvalidInput."""
+    def export(self, job_id: str, *, framework: str, launcher: str, steps: int | Derived) -> Bundle:
+        """The files that launch the best layout. Raises NotFound, NotReady, InvalidInput.
+
+        Derived `steps` are as many as take some twenty seconds: the script shows that it works and ends by itself.
+        """
         if framework != "bundled":
             raise InvalidInput(f"unknown framework {framework!r}; known: bundled", field="framework")
         if launcher not in ("local", "torchrun"):
@@ -173,6 +179,8 @@ class Operations:
         with self._database.read() as store:
             job = store.jobs.get(job_id)
             best = best_result(job, store.trials.list(job_id))
+        if isinstance(steps, str):
+            steps = min(_MAX_DEMO_STEPS, max(_MIN_DEMO_STEPS, int(_DEMO_SECONDS / best.step_seconds.median)))
         return export_bundled(job.spec, best.config, steps=steps, best=best, created_at=self._clock())
 
     def log_tail(self, trial_id: str, *, rank: int, max_bytes: int) -> str:
