@@ -93,7 +93,15 @@ def test_export_before_the_first_measurement_is_not_ready(client: TestClient, se
 
 
 @pytest.mark.parametrize(
-    "query", [{"format": "tar"}, {"framework": "../x"}, {"launcher": 'a"b'}, {"steps": "0"}, {"steps": "many"}, {"framework": "A\r\nB"}]
+    "query",
+    [
+        {"format": "tar"},
+        {"framework": "../x"},
+        {"framework": "A\r\nB"},
+        {"launcher": 'a"b'},
+        {"steps": "0"},
+        {"steps": "many"},
+    ],
 )
 def test_export_of_an_impossible_kind_is_refused(client: TestClient, job_id: str, query: dict[str, str]) -> None:
     assert client.get(f"/api/v1/jobs/{job_id}/export", params=query).status_code == 422

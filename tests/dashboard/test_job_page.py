@@ -22,7 +22,7 @@ from tests.support.services import START, FakeOperations, add_job, add_trial, ru
 pytestmark = pytest.mark.browser
 
 FINISHED = "gpt 1.3b on one node"
-RUNNING = "llama 7b on two nodes"
+RUNNING = "llama 7b on one node"
 
 
 @pytest.fixture

@@ -159,12 +159,12 @@ EXAMPLES = (
         stopped_because=STOPPED,
     ),
     Example(
-        name="llama 7b on two nodes",
+        name="llama 7b on one node",
         state="running",
         trials=8,
         age=timedelta(minutes=21),
         model=LLAMA,
-        cluster=gpu_cluster(nodes=2),
+        cluster=gpu_cluster(),
         seed=2,
     ),
     Example(

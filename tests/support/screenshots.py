@@ -82,7 +82,7 @@ def _shots(url: str, *, ids: dict[str, str], services: Services) -> dict[str, Sh
         _open_job(page, url, ids["gpt 1.3b on one node"])
 
     def running(page: Page) -> None:
-        job_id = ids["llama 7b on two nodes"]
+        job_id = ids["llama 7b on one node"]
         _open_job(page, url, job_id)
         with services.database.write() as store:
             trial = store.trials.list(job_id)[-1]

@@ -21,7 +21,7 @@ function found(job, best, trials) {
   return h("div", { class: "body" },
     h("div", {},
       h("p", { class: "eyebrow" }, finished ? "Best layout" : "Best layout so far"),
-      h("p", { class: "layout" }, layoutInWords(best.config)),
+      h("p", { class: "layout" }, ...unbroken(layoutInWords(best.config))),
       h("code", {}, trials.find((trial) => trial.id === best.trial_id)?.key ?? "")),
     h("dl", { class: "figures num" },
       figure("Throughput", number(best.tokens_per_second), "tokens/s"),
@@ -34,6 +34,11 @@ function found(job, best, trials) {
       h("p", {}, h("b", {}, "Certainty: "), best.certainty),
       best.stopped_because ? h("p", {}, h("b", {}, "Stopped: "), best.stopped_because) : null,
       job.error ? h("p", {}, h("b", {}, "Error: "), job.error) : null));
+}
+
+/** Lines may break between the parts of a layout, never inside one ("micro-" / "batch 4"). */
+function unbroken(sentence) {
+  return sentence.split(", ").flatMap((part, i) => [i > 0 ? ", " : null, h("span", { class: "nowrap" }, part)]);
 }
 
 function figure(name, value, note) {

@@ -10,7 +10,7 @@ class Launch extends HTMLElement {
   #shown = "";
 
   connectedCallback() {
-    this.view = h("div");
+    this.view = h("div", { class: "view" });
     this.copy = h("button", { onclick: () => this.#copy(), disabled: true }, icon("copy"), h("span", {}, "Copy"));
     this.zip = h("a", { class: "button", download: true, hidden: true }, icon("download"), "Download zip");
     this.replaceChildren(h("section", { class: "card launch", "aria-label": "Launch script" },
@@ -45,7 +45,7 @@ class Launch extends HTMLElement {
       this.view.replaceChildren(
         h("pre", { class: "code", tabindex: "0", "aria-label": main.path }, main.text),
         h("p", { class: "muted small" },
-          h("code", {}, main.path), others.length > 0 ? ` · the zip also holds ${others.join(", ")}` : ""));
+          h("code", {}, main.path), others.length > 0 ? ` · the zip also holds ${listed(others)}` : ""));
     } catch (error) {
       this.copy.disabled = true;
       this.zip.hidden = true;
@@ -65,6 +65,13 @@ class Launch extends HTMLElement {
     }
     setTimeout(() => { label.textContent = "Copy"; }, COPIED_MS);
   }
+}
+
+/** A few names, and how many more: the trainer's own sources come with the script. */
+function listed(paths) {
+  const top = paths.filter((path) => !path.includes("/"));
+  const inside = paths.length - top.length;
+  return [...top, ...(inside > 0 ? [`${inside} files of the trainer`] : [])].join(", ");
 }
 
 customElements.define("at-launch", Launch);
