@@ -29,7 +29,27 @@ BUNDLED: Final = Capabilities(
 )
 """The trainer that comes with the program: what lies outside can be estimated, and is not measured."""
 
-_KNOWN: Final = {BUNDLED.framework: BUNDLED}
+MEGATRON_LM: Final = Capabilities(
+    framework="megatron-lm",
+    precisions=("fp32", "bf16", "fp16"),
+    norms=("layer", "rms"),
+    positions=("learned", "rope", "none"),
+    grouped_query_attention=True,
+    gated_ffn=True,
+    moe=False,
+    max_virtual_stages=64,
+    sequence_parallel=True,
+    zero_stages=(0, 1),
+    recompute=("none", "selective", "full"),
+    max_context_parallel=64,
+    max_expert_parallel=1,
+    uneven_stages=False,
+    pads_vocabulary=True,
+    kv_heads_replicated=True,
+)
+"""Megatron-LM (megatron/training/arguments.py): layouts are estimated under its rules; it is not launched from here."""
+
+_KNOWN: Final = {known.framework: known for known in (BUNDLED, MEGATRON_LM)}
 
 
 def capabilities_of(framework: str) -> Capabilities:

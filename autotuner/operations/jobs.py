@@ -25,7 +25,7 @@ from autotuner.domain.result import BestResult, EstimateReport, RankedEstimate
 from autotuner.export.base import Bundle
 from autotuner.export.bundled import export_bundled
 from autotuner.handoff.logs import log_tail
-from autotuner.handoff.support import capabilities_of
+from autotuner.handoff.support import BUNDLED, capabilities_of
 from autotuner.operations.best import best_result
 from autotuner.operations.resolve import resolve_job
 from autotuner.search.feasibility import check
@@ -89,6 +89,11 @@ class Operations:
 
     def require_launchable(self, spec: TuningJob) -> None:
         """Raises LaunchRefused when this machine cannot start the ranks that the job asks for."""
+        if spec.framework != BUNDLED.framework:
+            raise LaunchRefused(
+                f"framework {spec.framework} can be estimated and is not launched from here; measure with"
+                f" framework: {BUNDLED.framework}"
+            )
         if spec.launcher.kind != "local":
             raise LaunchRefused(f"launcher {spec.launcher.kind} is not available here; use kind: local")
         needed = spec.cluster.world_size

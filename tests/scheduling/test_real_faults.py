@@ -1,4 +1,4 @@
-"""A job whose ranks misbehave, as real processes: each fault is told by its kind with a log tail, and the job goes on."""
+"""A job whose ranks misbehave, as real processes: each fault has its kind and a log tail, and the job goes on."""
 
 from __future__ import annotations
 
