@@ -39,7 +39,10 @@ class MemoryPoint(Value):
 
 
 class CollectivePoint(Value):
-    """Seconds of one call when nothing disturbs it (lower quartile). `num_bytes` is the size of the full tensor (of the message, for send_recv)."""
+    """Seconds of one call when nothing disturbs it (lower quartile).
+
+    `num_bytes` is the size of the full tensor, of the message for send_recv.
+    """
 
     op: CollectiveOp
     ranks: Count
