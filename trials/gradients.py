@@ -3,7 +3,7 @@
 Three sums, each linear, so their order is free: copies of key and value heads (each has the part of its own query
 heads), the two copies of tied embeddings, and the replicas of the whole model in large buckets.  Parameters that
 tensor-parallel ranks hold whole (norms, positions, output biases) need none: all see the same gradient.
-There is no hiding behind backward: on CPU no core is idle meanwhile.  Scaling is done in the loss: plain sums are means.
+There is no hiding behind backward: on CPU no core is idle then.  The loss is scaled so that sums are means.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from trials.mesh import ParallelMesh
 from trials.parameters import ShardedParameter
 
 BUCKET_ELEMENTS = 8 * 1024 * 1024
+# BLAS counts in 32 bits.
+MAX_DOT_ELEMENTS = 1 << 30
 
 
 class GradientSync:
@@ -59,5 +61,6 @@ def local_square_sum(segments: list[Tensor], *, device: torch.device) -> Tensor:
     """Sum of squares over this rank's counted gradients, a scalar."""
     total = torch.zeros((), device=device)
     for segment in segments:
-        total += torch.dot(segment, segment)
+        for part in torch.split(segment, MAX_DOT_ELEMENTS):
+            total += torch.dot(part, part)
     return total

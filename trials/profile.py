@@ -1,7 +1,8 @@
 """Peak memory of a rank, without what interpreter and libraries take.
 
-On CPU: the kernel's high-water mark of resident memory, reset before the model is built, minus resident memory then.
-`ru_maxrss` won't do: a child inherits its parent's.  On an accelerator: the allocator's own peaks.
+On CPU: the kernel's high-water mark of resident memory, reset before the model is built, minus resident memory then,
+and minus the library code first touched since (file pages; a GPU's memory holds none).  `ru_maxrss` won't do: a child
+inherits its parent's.  On an accelerator: the allocator's own peaks.
 """
 
 from __future__ import annotations
@@ -34,14 +35,16 @@ class MemoryProfile:
             _return_freed_memory()
             _reset_high_water_mark()
             self._baseline_bytes = status_bytes("VmRSS")
+            self._baseline_file_bytes = status_bytes("RssFile")
         else:
             torch.get_device_module(device).reset_peak_memory_stats()
-            self._baseline_bytes = 0
+            self._baseline_bytes = self._baseline_file_bytes = 0
 
     def peak(self) -> PeakMemory:
         """The peaks since the profile was created."""
         if self._device.type == "cpu":
-            peak_bytes = max(0, status_bytes("VmHWM") - self._baseline_bytes)
+            code_bytes = max(0, status_bytes("RssFile") - self._baseline_file_bytes)
+            peak_bytes = max(0, status_bytes("VmHWM") - self._baseline_bytes - code_bytes)
             return PeakMemory(
                 allocated_bytes=peak_bytes, reserved_bytes=peak_bytes, baseline_bytes=self._baseline_bytes
             )
@@ -54,7 +57,7 @@ class MemoryProfile:
 
 
 def status_bytes(field: str) -> int:
-    """A size from the kernel's view of this process (VmRSS, VmHWM, VmData); the peak so far where there is no /proc."""
+    """A size as the kernel sees it (VmRSS, VmHWM, VmData, RssFile); the peak so far where there is no /proc."""
     try:
         lines = STATUS.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

@@ -238,13 +238,13 @@ def test_random_tokens_and_a_text_file_are_trained_on(tmp_path: Path) -> None:
 
 
 def test_a_forked_rank_gives_the_losses_of_a_fresh_process_and_never_imports_the_compiler(tmp_path: Path) -> None:
-    request = run_request_for(LLAMA, layout(2, 1, 1, micro_batch_size=6))
+    request = run_request_for(LLAMA, layout(1, 2, 1, micro_batch_size=6, recompute="full"))
 
     def body(rank: int) -> int:
         status = run_rank(
             request, rank=rank, world_size=2, local_rank=rank, run_dir=tmp_path, init_method=f"file://{tmp_path}/meet"
         )
-        return 7 if "torch._dynamo.convert_frame" in sys.modules else status
+        return 7 if {"torch._dynamo.convert_frame", "sympy"} & set(sys.modules) else status
 
     assert run_ranks(2, body, log_dir=tmp_path) == [0, 0], logs(tmp_path)
     forked = read_document(RunReport, tmp_path / "report.json")

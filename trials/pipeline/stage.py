@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from trials.backward import backward_from
 from trials.model import StageModel
 
 
@@ -50,6 +51,6 @@ class StageRunner:
     def backward(self, received: Tensor | None) -> Tensor | None:
         """Backward of the oldest micro-batch: gradient of its output (None on the last) -> gradient of its input."""
         stage_input, output = self._in_flight.popleft()
-        torch.autograd.backward(output, received)
+        backward_from(output, received)
         gradient: Tensor | None = stage_input.grad
         return gradient
