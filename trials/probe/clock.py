@@ -29,15 +29,16 @@ def call_seconds(
     budget_seconds: float,
     max_repetitions: int,
     statistic: Statistic,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> float:
     """Best or mean of at least 3 timed calls after one that is not timed, stopping after about `budget_seconds`."""
     operation()
     synchronize(device)
     samples: list[float] = []
-    started = time.perf_counter()
-    while len(samples) < 3 or (len(samples) < max_repetitions and time.perf_counter() - started < budget_seconds):
-        before = time.perf_counter()
+    started = clock()
+    while len(samples) < 3 or (len(samples) < max_repetitions and clock() - started < budget_seconds):
+        before = clock()
         operation()
         synchronize(device)
-        samples.append(time.perf_counter() - before)
+        samples.append(clock() - before)
     return min(samples) if statistic == "best" else fmean(samples)
