@@ -82,8 +82,9 @@ async def current_caller(request: Request) -> Caller:
     Web pages of other sites run on this machine too.  They are kept out by the `Host` they had to use (a name of
     theirs that resolves to this machine) and by the `Origin` that browsers add to whatever changes something.
     """
-    bind_host = app_state(request).bind_host
-    if not is_loopback(bind_host):
+    state = app_state(request)
+    bind_host = state.bind_host
+    if not is_loopback(bind_host) and not state.services.settings.behind_loopback_port:
         raise Unauthenticated(
             f"the service listens on {bind_host} and has no accounts: only a loopback address is served; start it with"
             " --host 127.0.0.1 and reach it through a tunnel (ssh -L)",

@@ -24,6 +24,9 @@ class Settings(BaseSettings):
     database_url: str = ""
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8000
+    # Listen beyond loopback although there are no accounts: for a container whose port is published on loopback only.
+    # Requests must still name a loopback host, so a page of another site gets no further.
+    behind_loopback_port: bool = False
     url: str = ""
     # Empty: log to standard error.
     log_file: str = ""

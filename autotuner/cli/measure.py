@@ -26,9 +26,10 @@ def measure_layout(file: Path, layout: BaselineRequest, *, data_dir: str, as_jso
     settings = make_settings(data_dir=data_dir)
     services = build_services(settings)
     try:
+        # Refused before this machine is probed, which takes seconds.
+        services.operations.require_launchable(services.operations.resolve(request))
         ensure_probe(settings, database=services.database)
         spec = services.operations.resolve(request)
-        services.operations.require_launchable(spec)
         config = with_baseline(spec)
         estimate = services.operations.estimate_layout(spec, config)
         say(f"measuring {config.key()} on {config.world_size} devices ...")

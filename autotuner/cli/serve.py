@@ -12,6 +12,7 @@ from pathlib import Path
 
 from autotuner.cli.configure import make_settings
 from autotuner.cli.output import say
+from autotuner.domain.errors import LaunchRefused
 from autotuner.settings import Settings
 
 SERVER_FILE = "server.json"
@@ -19,12 +20,18 @@ SERVER_FILE = "server.json"
 
 def run_serve(*, data_dir: str, host: str, port: int, with_worker: bool) -> None:
     """Run the API until SIGTERM or Ctrl-C. Raises StorageUnavailable, LaunchRefused (port taken)."""
-    from api.server import run_server  # noqa: PLC0415 - fastapi costs most of a second
+    from api.deps import is_loopback  # noqa: PLC0415 - fastapi costs most of a second
+    from api.server import run_server  # noqa: PLC0415
     from autotuner.execution.child import Companion  # noqa: PLC0415
     from autotuner.wiring import build_services, inherited_environment  # noqa: PLC0415
 
     settings = make_settings(data_dir=data_dir, host=host, port=port)
     start_logging(settings)
+    if not is_loopback(settings.host) and not settings.behind_loopback_port:
+        raise LaunchRefused(
+            f"--host {settings.host} can be reached from outside and there are no accounts yet; use 127.0.0.1, or set"
+            " AUTOTUNER_BEHIND_LOOPBACK_PORT=true where only loopback leads to it (a container's published port)"
+        )
     services = build_services(settings)
     worker_argv = [sys.executable, "-m", "autotuner", "worker", "--data-dir", str(settings.data_dir.absolute())]
     worker = Companion(worker_argv, environment=inherited_environment(), grace_seconds=40.0, max_restarts=1_000_000)
