@@ -1,8 +1,8 @@
 """How likely each candidate fits, corrected by the peaks and the out-of-memory failures seen so far.
 
-A Gaussian process on log(measured peak / estimated peak) with fixed scales.  A failure gives a lower bound only; it
-enters as the mean of the predicted distribution above that bound (one step of expectation propagation in spirit:
-Minka 2001), in the order of the trials.  Before anything was seen, the estimate's own probability stands.
+A Gaussian process on log(measured peak / estimated peak) with a fixed length scale.  A failure gives a lower bound
+only; it enters as the mean of the predicted distribution above that bound, in the order of the trials.  Before anything
+was seen, the estimate's own probability stands.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ def _fit(candidates: CandidateSet, observed: Observations, *, features: Features
     sigma = candidates.job.cluster.constants.memory_sigma
     x = features.of(observed.peak_configs)
     y = np.log(observed.peak_bytes) - np.log(np.maximum(observed.estimated_peak_bytes, 1.0))
-    hyper = gp.Hyper(signal=sigma, noise=_NOISE, length=np.full(x.shape[1], _LENGTH))
-    fitted = gp.condition(x, y, hyper=hyper, mean=0.0, mean_spread=max(_MIN_MEAN_SPREAD, 2 * sigma))
+    fitted = gp.fit(x, y, prior=_prior(sigma), mean=0.0, mean_spread=max(_MIN_MEAN_SPREAD, 2 * sigma), seed=0)
     capacity = math.log(candidates.job.cluster.device.memory_bytes)
     bounds = capacity - np.log(np.maximum(observed.estimated_full_bytes, 1.0))
     for row, bound in zip(features.of(observed.full_configs), bounds, strict=True):
@@ -50,6 +49,11 @@ def _fit(candidates: CandidateSet, observed: Observations, *, features: Features
         above = _mean_above(float(bound), mean=float(mean[0]), deviation=math.hypot(float(deviation[0]), _NOISE))
         fitted = fitted.with_points(row[None, :], np.array([above]))
     return fitted
+
+
+def _prior(sigma: float) -> gp.Prior:
+    """Only how much layouts differ is learned: peaks that are all off by the same factor make the rest trustworthy."""
+    return gp.Prior(signal=sigma, noise=_NOISE, length=_LENGTH, signal_spread=0.7, noise_spread=0.0, length_spread=0.0)
 
 
 def _mean_above(bound: float, *, mean: float, deviation: float) -> float:

@@ -20,10 +20,12 @@ from autotuner.search.columns import FloatArray
 
 StopKind = Literal["max_trials", "max_seconds", "max_device_seconds", "patience", "exhausted", "little_to_gain"]
 
+# From so many measurements on, their order may contradict the estimates'.
 MIN_CALIBRATION_TRIALS: Final = 5
+# Ending a search for lack of promise asks for more: eight, well ranked, and a gain below what could be noticed.
+MIN_TRIALS_TO_JUDGE_GAIN: Final = 8
 MIN_RANK_CORRELATION: Final = 0.5
-# Below the spread of a good measurement, so going on could not even be noticed.
-MIN_EXPECTED_IMPROVEMENT: Final = 0.002
+MIN_EXPECTED_IMPROVEMENT: Final = 0.001
 MIN_TRIALS_TO_ABORT: Final = 3
 ABORT_MARGIN: Final = 1.5
 
@@ -120,7 +122,7 @@ def little_to_gain(trials: Sequence[Trial], *, expected_improvement: float) -> S
     if expected_improvement >= MIN_EXPECTED_IMPROVEMENT:
         return None
     estimated, measured = estimated_and_measured_seconds(trials)
-    if len(measured) < MIN_CALIBRATION_TRIALS:
+    if len(measured) < MIN_TRIALS_TO_JUDGE_GAIN:
         return None
     correlation = spearman(estimated, measured)
     if correlation < MIN_RANK_CORRELATION:

@@ -2,7 +2,9 @@
 
 A Gaussian process over the candidate list regresses log(measured / estimated) step time, so that what the cost model
 knows need not be learned again; a second one regresses the same of peak memory.  The score of a candidate is its
-expected improvement in log step time (Jones, Schonlau and Welch 1998, equation 15) times its probability of fitting.
+expected improvement in log step time (Jones, Schonlau and Welch 1998, equation 15) times its squared probability of
+fitting: once because only a layout that fits improves anything, once because one that does not costs a trial which
+teaches nothing about time.
 Where the estimates do not rank this job's measurements, the first process regresses log(measured) instead.
 """
 
@@ -37,7 +39,7 @@ _NOISE: Final = 0.02
 class Scores:
     """What the model thinks of every candidate (shape of each array: [candidates]).
 
-    `log_seconds` and `deviation` predict the step; `score` is the expected improvement times `probability_fits`.
+    `log_seconds` and `deviation` predict the step; `score` is the expected improvement times `probability_fits`².
     `uses_estimates` is False after the fall-back to plain measurements. `best_log_seconds` is what must be beaten.
     """
 
@@ -71,7 +73,7 @@ def score_candidates(
         log_seconds=log_seconds,
         deviation=deviation,
         probability_fits=fits,
-        score=expected_improvement(log_seconds, deviation, best=best) * fits,
+        score=expected_improvement(log_seconds, deviation, best=best) * fits**2,
         best_log_seconds=best,
         points=len(observed.seconds),
         uses_estimates=residual,
