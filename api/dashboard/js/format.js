@@ -34,6 +34,11 @@ export function seconds(value) {
   return value < 172800 ? `${(value / 3600).toFixed(1)} h` : `${Math.round(value / 86400)} days`;
 }
 
+/** 99.4 is "99 s": a time that passes needs no decimals. */
+export function duration(value) {
+  return value < 120 ? `${Math.round(value)} s` : seconds(value);
+}
+
 /** 0.042 is "+4.2 %". */
 export function signedPercent(ratio) {
   const percent = ratio * 100;

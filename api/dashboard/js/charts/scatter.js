@@ -12,8 +12,9 @@ class ScatterChart extends Chart {
     if (both.length === 0) return null;
     const measured = both.map((t) => t.measurement.tokens_per_second);
     const estimated = both.map((t) => t.estimate.tokens_per_second);
-    const low = 0.94 * Math.min(...measured, ...estimated);
-    const top = 1.06 * Math.max(...measured, ...estimated);
+    const [min, max] = [Math.min(...measured, ...estimated), Math.max(...measured, ...estimated)];
+    const margin = Math.max(0.06 * (max - min), 0.02 * max);
+    const [low, top] = [min - margin, max + margin];
     return {
       xTitle: "measured tokens/s", yTitle: "estimated tokens/s",
       x: { range: [low, top] }, y: { range: [low, top] },

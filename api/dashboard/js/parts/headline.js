@@ -4,6 +4,9 @@ import { h } from "../dom.js";
 import { bytes, layoutInWords, number, seconds, signedPercent } from "../format.js";
 import { FINISHED } from "../states.js";
 
+// From here on "4.2×" says it all, and "+320 %" only confuses.
+const READS_AS_FACTOR = 3;
+
 class Headline extends HTMLElement {
   #shown = "";
 
@@ -49,7 +52,8 @@ function gain(best) {
   if (best.baseline === null || best.speedup_over_baseline === null) return null;
   if (best.baseline.trial_id === best.trial_id) return figure("Gain", "none", `it is ${best.baseline.relation}`);
   return figure("Gain", `${best.speedup_over_baseline.toFixed(2)}×`,
-    `${signedPercent(best.speedup_over_baseline - 1)} over ${best.baseline.relation}`);
+    best.speedup_over_baseline < READS_AS_FACTOR
+      ? `${signedPercent(best.speedup_over_baseline - 1)} over ${best.baseline.relation}` : `over ${best.baseline.relation}`);
 }
 
 function nothing(job, trials) {

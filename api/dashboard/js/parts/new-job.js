@@ -7,7 +7,7 @@ import { bytes, count, number, words } from "../format.js";
 const TOP = 5;
 const EXAMPLE = {
   name: "small gpt on this machine",
-  model: { num_layers: 4, hidden_size: 128, num_heads: 4, vocab_size: 512, max_seq_len: 128 },
+  model: { name: "gpt-small", num_layers: 4, hidden_size: 128, num_heads: 4, vocab_size: 512, max_seq_len: 128 },
   workload: { global_batch_size: 8 },
   cluster: { preset: "local", devices_per_node: 4 },
   budget: { max_trials: 12, max_seconds: 600 },

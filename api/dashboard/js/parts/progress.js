@@ -1,7 +1,7 @@
 /** `<at-progress>`: how far the job is, and the trial that runs now with its step. */
 
 import { h, meter } from "../dom.js";
-import { number, progress, seconds } from "../format.js";
+import { duration, number, progress } from "../format.js";
 import { FINISHED, stateBadge } from "../states.js";
 
 class Progress extends HTMLElement {
@@ -54,7 +54,7 @@ class Progress extends HTMLElement {
     const layouts = `${number(candidates)} layouts to choose from`;
     if (!started) return layouts;
     const spent = ((finished ? Date.parse(finished) : Date.now()) - Date.parse(started)) / 1000;
-    return `${seconds(Math.max(1, Math.round(spent)))} of at most ${seconds(spec.budget.max_seconds)} · ${layouts}`;
+    return `${duration(Math.max(1, spent))} of at most ${duration(spec.budget.max_seconds)} · ${layouts}`;
   }
 
   #running(trial) {
