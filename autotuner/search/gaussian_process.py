@@ -17,6 +17,9 @@ from autotuner.search.columns import FloatArray
 
 _SQRT5: Final = 5.0**0.5
 _MIN_POINTS_TO_FIT: Final = 4
+# Scales are learned from so many points at most. Matrices of this size are also too small for the linear algebra
+# library to split over threads, which on a machine busy with training ranks makes each product wait for its turn.
+_MAX_POINTS_TO_FIT: Final = 60
 _STEPS: Final = 40
 _RESTARTS: Final = 2
 _JITTER: Final = 1e-10
@@ -111,7 +114,8 @@ def fit(x: FloatArray, y: FloatArray, *, prior: Prior, mean: float, mean_spread:
     """Condition on points; the mean has a normal prior around `mean`. Below four points the prior's scales stay."""
     hyper = Hyper(signal=prior.signal, noise=prior.noise, length=np.full(x.shape[1], prior.length))
     if len(y) >= _MIN_POINTS_TO_FIT:
-        hyper = _best_hyper(x, y, prior=prior, seed=seed)
+        some = np.unique(np.linspace(0, len(y) - 1, min(len(y), _MAX_POINTS_TO_FIT)).astype(np.int64))
+        hyper = _best_hyper(x[some], y[some], prior=prior, seed=seed)
     return condition(x, y, hyper=hyper, mean=mean, mean_spread=mean_spread)
 
 
@@ -181,7 +185,7 @@ def _log_likelihood(theta: FloatArray, squares: FloatArray, y: FloatArray) -> tu
     """Log marginal likelihood with the mean at its optimum, and its gradient by `theta` (both shapes as `theta`)."""
     hyper = _hyper(theta)
     flat = squares.reshape(len(squares), -1)
-    distance = _SQRT5 * np.sqrt((hyper.length**-2.0 @ flat).reshape(len(y), len(y)))
+    distance = _SQRT5 * np.sqrt(np.einsum("f,fk->k", hyper.length**-2.0, flat).reshape(len(y), len(y)))
     decay = hyper.signal**2 * np.exp(-distance)
     kernel = decay * (1 + distance + distance**2 / 3)
     root = _inverse_root(kernel + (hyper.noise**2 + _JITTER) * np.eye(len(y)))
@@ -196,7 +200,7 @@ def _log_likelihood(theta: FloatArray, squares: FloatArray, y: FloatArray) -> tu
     gradient = np.concatenate(
         [
             [2 * float(np.sum(by_kernel * kernel)), 2 * hyper.noise**2 * float(np.trace(by_kernel))],
-            hyper.length**-2.0 * (flat @ by_length.ravel()),
+            hyper.length**-2.0 * np.einsum("fk,k->f", flat, by_length.ravel()),
         ]
     )
     return value, gradient
