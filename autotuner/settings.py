@@ -5,6 +5,7 @@ Every setting is an `AUTOTUNER_...` variable; command-line flags of `serve` and 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -47,3 +48,11 @@ class Settings(BaseSettings):
     def server_url(self) -> str:
         """Where clients find the service."""
         return self.url or f"http://{self.host}:{self.port}"
+
+
+def use_one_blas_thread() -> None:
+    """Keep numpy's BLAS from starting a thread for each core; call before numpy is imported.
+
+    The search multiplies small matrices while ranks use the cores: its threads would wait for each other.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

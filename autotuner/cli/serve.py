@@ -13,7 +13,7 @@ from pathlib import Path
 from autotuner.cli.configure import make_settings
 from autotuner.cli.output import say
 from autotuner.domain.errors import LaunchRefused
-from autotuner.settings import Settings
+from autotuner.settings import Settings, use_one_blas_thread
 
 SERVER_FILE = "server.json"
 
@@ -56,6 +56,7 @@ def run_serve(*, data_dir: str, host: str, port: int, with_worker: bool) -> None
 
 def run_worker(*, data_dir: str) -> None:
     """Run a worker until SIGTERM or Ctrl-C; the running trial is ended and put back."""
+    use_one_blas_thread()
     from autotuner.cli.probing import ensure_probe  # noqa: PLC0415
     from autotuner.wiring import build_worker, open_database  # noqa: PLC0415
 

@@ -16,6 +16,7 @@ from autotuner.domain.base import DERIVE
 from autotuner.domain.job import Job, JobRequest
 from autotuner.domain.lifecycle import JOB_FINISHED
 from autotuner.domain.validation import validated
+from autotuner.settings import use_one_blas_thread
 from autotuner.storage.database import Database
 
 
@@ -41,6 +42,7 @@ def tune_local(
     file: Path, *, strategy: str, output: Path, data_dir: str, timeout_seconds: float, as_json: bool
 ) -> None:
     """Run a job here: a worker in this process, results in the data folder, the bundle in `output`."""
+    use_one_blas_thread()
     from autotuner.cli.probing import ensure_probe  # noqa: PLC0415
     from autotuner.wiring import build_services, build_worker  # noqa: PLC0415
 

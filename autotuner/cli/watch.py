@@ -117,4 +117,4 @@ class _Display(contextlib.AbstractContextManager["_Display"]):
 def _told(data: Json) -> str:
     if data["state"] == "succeeded":
         return f"{data['tokens_per_second']:,.0f} tokens/s"
-    return f"failed ({data.get('failure_kind', 'unknown')})"
+    return f"failed ({data['failure']})"

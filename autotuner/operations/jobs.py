@@ -184,9 +184,9 @@ class Operations:
         with self._database.read() as store:
             job = store.jobs.get(job_id)
             best = best_result(job, store.trials.list(job_id))
-        if isinstance(steps, str):
-            steps = min(_MAX_DEMO_STEPS, max(_MIN_DEMO_STEPS, int(_DEMO_SECONDS / best.step_seconds.median)))
-        return export_bundled(job.spec, best.config, steps=steps, best=best, created_at=self._clock())
+        enough = min(_MAX_DEMO_STEPS, max(_MIN_DEMO_STEPS, int(_DEMO_SECONDS / best.step_seconds.median)))
+        wanted = steps if isinstance(steps, int) else enough
+        return export_bundled(job.spec, best.config, steps=wanted, best=best, created_at=self._clock())
 
     def log_tail(self, trial_id: str, *, rank: int, max_bytes: int) -> str:
         """The end of one rank's log in the trial's latest run. Raises NotFound."""
