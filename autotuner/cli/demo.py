@@ -31,7 +31,7 @@ def demo_request(*, max_trials: int, devices: int) -> JobRequest:
         {
             "name": "demo: a small GPT on this machine",
             "model": {"preset": "gpt-tiny"},
-            "workload": {"global_batch_size": 32, "precision": "fp32"},
+            "workload": {"global_batch_size": 16, "precision": "fp32"},
             "cluster": {"preset": "local", "devices_per_node": devices},
             "budget": {"max_trials": max_trials, "max_seconds": 600.0, "patience_trials": max_trials},
             "measure": {"warmup_steps": 2, "steps": 6},

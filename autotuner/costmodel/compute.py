@@ -29,8 +29,8 @@ _FLASH_EFFICIENCY = 0.7
 _FLASH_HALF_DIM = 32.0
 # Its backward pass computes the scores again: five products instead of two (Dao et al. 2022, section 3.1).
 _FLASH_BACKWARD_RATIO = 2.5
-# A causal kernel skips the blocks above the diagonal.
-_CAUSAL_SHARE = 0.5
+# A causal kernel skips blocks above the diagonal, so short sequences save nothing: (1 + block / s) / 2 is computed.
+_CAUSAL_BLOCK = 128
 # Memory traffic of the loss, per logit: maximum, difference, exponential, sum and gradient in fp32.
 _LOSS_BYTES_PER_LOGIT = 32.0
 # Accumulating a gradient in fp32 reads and writes it once per micro-batch.
@@ -116,7 +116,8 @@ def _attention(
     heads, e, s = model.num_heads / candidates.tp, float(model.head_dim), float(seq_len)
     if software.flash_attention:
         efficiency = _FLASH_EFFICIENCY * e / (e + _FLASH_HALF_DIM)
-        flops = 4.0 * tokens * heads * e * s * _CAUSAL_SHARE
+        computed = 0.5 * (1.0 + min(1.0, _CAUSAL_BLOCK / s))
+        flops = 4.0 * tokens * heads * e * s * computed
         moved = rates.element_bytes * 4.0 * tokens * heads * e
         forward = np.maximum(flops / (rates.flops_per_second * efficiency), rates.stream_seconds(moved))
         return forward, _FLASH_BACKWARD_RATIO * forward

@@ -25,6 +25,7 @@ Rule = Literal[
     "experts_divisible_by_ep",
     "not_supported_by_framework",
     "memory",
+    "recompute_not_needed",
     "excluded",
 ]
 

@@ -16,11 +16,17 @@ from autotuner.search.stopping import leaders
 from autotuner.storage.database import Database
 from autotuner.storage.jobs import Claim
 
+_MAX_ROUNDS = 3
+
 
 def next_to_confirm(job: Job, trials: Sequence[Trial], confirm_runs: Sequence[Run]) -> Trial | None:
-    """The leader to run again, or None when enough was confirmed. A confirmation that failed counts as one."""
+    """The leader to run again, or None when enough was confirmed. A confirmation that failed counts as one.
+
+    Pooling may put another trial in front, which is then a leader too: no winner is named on the luck of one run.  The
+    number of confirmations stays limited where the leaders keep changing places.
+    """
     plan = job.spec.measure
-    if len(confirm_runs) >= plan.confirm_runs * plan.confirm_leaders:
+    if len(confirm_runs) >= plan.confirm_runs * plan.confirm_leaders * _MAX_ROUNDS:
         return None
     done = Counter(run.trial_id for run in confirm_runs)
     ranked = leaders(trials, count=plan.confirm_leaders, objective=job.spec.objective)

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from autotuner.costmodel.estimator import Estimator
+from autotuner.domain.base import DERIVE
 from autotuner.domain.capabilities import Capabilities
 from autotuner.domain.errors import InvalidInput
 from autotuner.domain.estimate import Estimate
@@ -22,6 +23,7 @@ from autotuner.domain.parallel import ParallelConfig
 from autotuner.domain.rejection import Rejection
 from autotuner.domain.units import format_bytes
 from autotuner.search.columns import Columns, FloatArray, IntArray, columns_of
+from autotuner.search.dominance import needless_recompute, recompute_rejection
 from autotuner.search.enumerate import Enumeration, enumerate_layouts, require_feasible
 from autotuner.search.feasibility import check
 
@@ -93,6 +95,15 @@ class CandidateSet:
             least = int(np.argmin(np.where(fits, np.inf, table.memory_bytes)))
             rejections["memory"] = misfits
             examples = (*examples, _too_large(enumeration.candidates[least], job, float(table.memory_bytes[least])))
+        if job.space.recompute == DERIVE and len(rows):
+            needless = needless_recompute(
+                columns_of([enumeration.candidates[i] for i in rows]), probability_fits=probability[rows]
+            )
+            if needless.any():
+                first = int(rows[np.argmax(needless)])
+                rejections["recompute_not_needed"] = int(np.count_nonzero(needless))
+                example = recompute_rejection(enumeration.candidates[first], probability_fits=float(probability[first]))
+                examples, rows = (*examples, example), rows[~needless]
         return cls(
             job=job,
             configs=tuple(enumeration.candidates[i] for i in rows),

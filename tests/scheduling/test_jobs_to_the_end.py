@@ -113,3 +113,21 @@ def test_every_collected_run_is_released(bench, executor):
     bench.operations.submit(request())
     bench.drive()
     assert sorted(executor.released) == sorted(executor.submitted)
+
+
+def test_a_trial_that_leads_only_after_the_others_fell_back_is_confirmed_too(bench, executor):
+    """The first run of two layouts was lucky; once they are pooled, others lead and are run again as well."""
+    times: dict[tuple[int, int, int, int], list[float]] = {}
+
+    def lucky_first(layout):
+        key = (layout.tp, layout.pp, layout.dp, layout.micro_batch_size)
+        seen = times.setdefault(key, [])
+        seen.append(1.0 if len(times) <= 2 and not seen else 2.0 + 0.01 * len(times))
+        return seen[-1]
+
+    executor._step_seconds = lucky_first
+    job = bench.operations.submit(request(measure={"steps": 5, "confirm_runs": 1, "confirm_leaders": 1}))
+    bench.drive()
+    best = bench.operations.best(job.id)
+    measured = next(t.measurement for t in bench.trials(job.id) if t.id == best.trial_id)
+    assert measured.runs == 2
