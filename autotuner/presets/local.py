@@ -8,9 +8,14 @@ from __future__ import annotations
 from autotuner.domain.base import DERIVE, Derived
 from autotuner.domain.cluster import ClusterSpec, DeviceSpec, LinkSpec, SystemConstants
 from autotuner.domain.probe import ProbeResult
-from autotuner.domain.units import MIB
 from autotuner.presets.loader import LOCAL_CLUSTER, device_preset
-from autotuner.presets.probed import constants_from_probe, device_from_probe, link_from_probe
+from autotuner.presets.probed import (
+    CPU_CONTEXT_BYTES,
+    CPU_FRAGMENTATION,
+    constants_from_probe,
+    device_from_probe,
+    link_from_probe,
+)
 
 # The rest is for the system, the service and what other programs take while a trial runs.
 _MEMORY_SHARE = 0.6
@@ -73,8 +78,8 @@ def _unmeasured(*, ranks: int, cores: int, memory_bytes: int) -> ClusterSpec:
             launch_seconds=8e-6,
             intra_node_efficiency=1.0,
             inter_node_efficiency=1.0,
-            context_bytes=16.0 * MIB,
-            fragmentation=1.05,
+            context_bytes=CPU_CONTEXT_BYTES,
+            fragmentation=CPU_FRAGMENTATION,
             time_sigma=_UNMEASURED_TIME_SIGMA,
             memory_sigma=0.2,
             compute_slots_per_node=cores,

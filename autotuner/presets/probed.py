@@ -19,10 +19,11 @@ from autotuner.domain.workload import Precision
 Point = TypeVar("Point", GemmPoint, MemoryPoint)
 
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "fp16", "fp8")
-# A CPU rank shares its process with nothing that counts as memory of the run; a device context is a few GiB.
-_CPU_CONTEXT_BYTES = 16.0 * MIB
+# Of a CPU rank only what training allocates counts as memory: little is there before the first step, and the C library
+# keeps about a fifth more than is in use.  A device context is gibibytes instead.
+CPU_CONTEXT_BYTES = 6.0 * MIB
 _ACCELERATOR_CONTEXT_BYTES = 3.0 * 1024 * MIB
-_CPU_FRAGMENTATION = 1.05
+CPU_FRAGMENTATION = 1.20
 _ACCELERATOR_FRAGMENTATION = 1.10
 # Machines that were probed are estimated to within a quarter; noise of a shared CPU is most of it.
 _TIME_SIGMA = 0.25
@@ -80,8 +81,8 @@ def constants_from_probe(probe: ProbeResult, *, compute_slots_per_node: int | No
         intra_node_efficiency=1.0,
         inter_node_efficiency=1.0,
         launch_seconds=probe.op_seconds,
-        context_bytes=_CPU_CONTEXT_BYTES if on_cpu else _ACCELERATOR_CONTEXT_BYTES,
-        fragmentation=_CPU_FRAGMENTATION if on_cpu else _ACCELERATOR_FRAGMENTATION,
+        context_bytes=CPU_CONTEXT_BYTES if on_cpu else _ACCELERATOR_CONTEXT_BYTES,
+        fragmentation=CPU_FRAGMENTATION if on_cpu else _ACCELERATOR_FRAGMENTATION,
         time_sigma=_TIME_SIGMA,
         memory_sigma=_MEMORY_SIGMA,
         compute_slots_per_node=compute_slots_per_node,
