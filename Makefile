@@ -20,7 +20,7 @@ help:
 	@echo "make demo        set up, tune a small GPT on this machine, end with the best layout and its launch script"
 	@echo "make test        set up, run the tests (make test-long: the exhaustive sets too)"
 	@echo "make check       format, lint, types, layer rules"
-	@echo "make screenshots pictures of the dashboard for the README"
+	@echo "make screenshots pictures of the dashboard with example jobs, below screenshots/"
 
 # What a run needs; the test tools come on top of it.
 .venv/.runtime: pyproject.toml constraints.txt
@@ -58,7 +58,7 @@ fix: .venv/.dev
 	@$(BIN)/ruff check --fix .
 
 screenshots: .venv/.dev
-	@$(BIN)/python -m tests.support.screenshots docs/images
+	@$(BIN)/python -m tests.support.screenshots screenshots
 
 clean:
 	rm -rf .venv demo-output build *.egg-info

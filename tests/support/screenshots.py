@@ -1,6 +1,7 @@
-"""Pictures of the dashboard, from a temporary database full of example jobs: `python -m tests.support.screenshots OUT`.
+"""Pictures of the dashboard: `python -m tests.support.screenshots OUT [DATA_DIR]`.
 
-Light and dark, wide and narrow. Ends with status 1 if a page reported an error.
+Without a data folder, of a temporary database full of example jobs, light and dark, wide and narrow; with one (such as
+`demo-output`), of its newest job as it is, for the README.  Ends with status 1 if a page reported an error.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ Shot = Callable[[Page], None]
 
 def main(arguments: list[str]) -> int:
     """Take all pictures."""
-    if len(arguments) != 1:
-        print("usage: python -m tests.support.screenshots OUTDIR", file=sys.stderr)  # noqa: T201
+    if len(arguments) not in (1, 2):
+        print("usage: python -m tests.support.screenshots OUTDIR [DATA_DIR]", file=sys.stderr)  # noqa: T201
         return 2
     chromium = find_chromium()
     if chromium is None:
@@ -37,14 +38,38 @@ def main(arguments: list[str]) -> int:
     out = Path(arguments[0])
     out.mkdir(parents=True, exist_ok=True)
     problems: list[str] = []
+    if len(arguments) == 2:
+        _real(chromium, Path(arguments[1]), out=out, problems=problems)
+    else:
+        _examples(chromium, out=out, problems=problems)
+    for problem in problems:
+        print(problem, file=sys.stderr)  # noqa: T201
+    return 1 if problems else 0
+
+
+def _real(chromium: str, data_dir: Path, *, out: Path, problems: list[str]) -> None:
+    """The upper part of the newest job's page and the list, from data that a run left."""
+    services = build_services(Settings(data_dir=data_dir))
+    try:
+        with services.database.read() as store:
+            job_id = store.jobs.list(state=None, limit=1, before_id=None)[0].id
+        with running_server(services) as server, open_browser(chromium) as browser:
+            for scheme in SCHEMES:
+                with open_page(browser, width=1280, scheme=scheme, problems=problems) as page:
+                    _open_job(page, server.url, job_id)
+                    path = out / f"job-{scheme}.png"
+                    page.screenshot(path=path, full_page=True, clip={"x": 0, "y": 0, "width": 1280, "height": 1500})
+                    print(path)  # noqa: T201
+    finally:
+        services.close()
+
+
+def _examples(chromium: str, *, out: Path, problems: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder, _services(Path(folder)) as services:
         ids = fill(services.database, now=datetime.now(UTC))
         with running_server(services) as server, open_browser(chromium) as browser:
             for name, shot in _shots(server.url, ids=ids, services=services).items():
                 _take(browser, shot, name=name, out=out, problems=problems)
-    for problem in problems:
-        print(problem, file=sys.stderr)  # noqa: T201
-    return 1 if problems else 0
 
 
 @contextmanager
