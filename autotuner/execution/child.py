@@ -5,23 +5,17 @@ The child gets SIGTERM from the kernel when its parent dies for whatever reason,
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 
+from autotuner.execution.commands import dying_with_parent
+
 _log = logging.getLogger(__name__)
 
-_PR_SET_PDEATHSIG = 1
 _RESTART_SECONDS = 1.0
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def die_with_parent() -> None:
-    """Ask the kernel for SIGTERM when the thread that started this process ends (prctl(2), PR_SET_PDEATHSIG)."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 class Companion:
@@ -71,7 +65,7 @@ class Companion:
             child = subprocess.Popen(
                 self._argv,
                 env=self._environment,
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, safe beside other threads
+                preexec_fn=dying_with_parent(signal.SIGTERM),  # noqa: PLW1509 - one system call, safe beside threads
                 start_new_session=self._own_session,
             )
             while child.poll() is None and not self._stop.wait(0.1):

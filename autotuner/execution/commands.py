@@ -42,7 +42,7 @@ def start(
             stderr=subprocess.STDOUT,
             close_fds=True,
             start_new_session=True,
-            preexec_fn=None if death_signal is None else _dying_with_parent(death_signal),  # noqa: PLW1509
+            preexec_fn=None if death_signal is None else dying_with_parent(death_signal),  # noqa: PLW1509
         )
     except subprocess.SubprocessError as error:
         raise OSError(f"the process could not be prepared: {error}") from None
@@ -58,7 +58,8 @@ def wait_for(process: Process, *, timeout_seconds: float) -> int | None:
         return None
 
 
-def _dying_with_parent(death_signal: signal.Signals) -> Callable[[], None]:
+def dying_with_parent(death_signal: signal.Signals) -> Callable[[], None]:
+    """What a child runs before its program, so that the kernel signals it when the starting thread ends (prctl(2))."""
     parent = os.getpid()
 
     def prepare() -> None:
