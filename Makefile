@@ -9,10 +9,10 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 TORCH_OPTIONS := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX),)
 
-.PHONY: demo test test-long check fix bench-trainer bench-cost-model bench-search bench-service screenshots setup clean
+.PHONY: demo test test-long check fix screenshots setup clean
 
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -26,7 +26,7 @@ help:
 .venv/.runtime: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: apt-get install python3 python3-venv" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv: apt-get install python3-venv" >&2; exit 1; }
-	@echo "Setting up .venv with $$("$(PYTHON)" --version) ..."
+	@echo "Setting up .venv with $$("$(PYTHON)" --version); torch is most of it and takes a minute or two ..."
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv .venv
 	@$(PIP) install $(TORCH_OPTIONS) "$(TORCH)"
 	@$(PIP) install -c constraints.txt -e .
