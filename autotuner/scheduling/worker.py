@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from autotuner.domain.errors import AutotunerError
+from autotuner.domain.errors import AutotunerError, StorageUnavailable
 from autotuner.domain.machine import Machine
 from autotuner.execution.base import Executor
 from autotuner.handoff.support import capabilities_of
 from autotuner.scheduling.finisher import Finisher
 from autotuner.scheduling.launcher import TrialLauncher
 from autotuner.scheduling.lease import LeaseKeeper
+from autotuner.scheduling.periodic import Periodic
 from autotuner.scheduling.tick import JobDriver
 from autotuner.search.proposer import Proposer
 from autotuner.search.ranking import CandidateSet
@@ -25,6 +26,10 @@ from autotuner.storage.database import Database
 from autotuner.storage.jobs import Claim, LeaseLost
 
 _log = logging.getLogger(__name__)
+
+# Claiming writes, and an idle worker need not wake a laptop's disk five times a second.
+_IDLE_SECONDS = 0.5
+_BEAT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +58,14 @@ class Worker:
     def run(self) -> None:
         """Loop until stopped. What runs then is ended and its trial put back."""
         self._clean_up()
-        while not self._stop.is_set():
-            self._beat()
-            claim = self._claim()
-            if claim is None:
-                self._stop.wait(self._parts.tick_seconds)
-                continue
-            self.drive(claim)
+        self._beat()
+        with Periodic(self._beat, interval_seconds=_BEAT_SECONDS, name="heartbeat"):
+            while not self._stop.is_set():
+                claim = self._claim()
+                if claim is None:
+                    self._stop.wait(_IDLE_SECONDS)
+                    continue
+                self.drive(claim)
 
     def drive(self, claim: Claim) -> None:
         """Drive one claimed job until it is finished, paused, lost, or the worker stops."""
@@ -76,6 +82,10 @@ class Worker:
                         driver.park()
             except LeaseLost:
                 _log.warning("job %s is another worker's now", claim.job_id)
+                return
+            except StorageUnavailable as error:
+                # No fault of the job's: its lease runs out and it is claimed again when the database answers.
+                _log.warning("job %s is left alone for now: %s", claim.job_id, error)
                 return
             except Exception as error:  # noqa: BLE001 - a job must end with a reason, not take the worker down
                 _log.exception("job %s ended by an error", claim.job_id)
@@ -127,16 +137,24 @@ class Worker:
 
     def _claim(self) -> Claim | None:
         parts = self._parts
-        with parts.database.write() as store:
-            return store.jobs.claim(parts.worker_id, now=parts.clock(), lease_seconds=parts.lease_seconds)
+        try:
+            with parts.database.write() as store:
+                return store.jobs.claim(parts.worker_id, now=parts.clock(), lease_seconds=parts.lease_seconds)
+        except StorageUnavailable as error:
+            _log.warning("no job can be claimed for now: %s", error)
+            return None
 
-    def _beat(self) -> None:
+    def _beat(self) -> bool:
         parts = self._parts
-        with parts.database.write() as store:
-            store.workers.beat(
-                parts.worker_id,
-                host=parts.machine.hostname,
-                version=parts.version,
-                devices=parts.machine.max_local_ranks,
-                now=parts.clock(),
-            )
+        try:
+            with parts.database.write() as store:
+                store.workers.beat(
+                    parts.worker_id,
+                    host=parts.machine.hostname,
+                    version=parts.version,
+                    devices=parts.machine.max_local_ranks,
+                    now=parts.clock(),
+                )
+        except AutotunerError as error:
+            _log.warning("could not say that this worker is alive: %s", error)
+        return True

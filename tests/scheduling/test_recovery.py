@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from autotuner.domain.errors import StorageUnavailable
 from autotuner.scheduling.collector import MAX_LOST_RUNS
 from autotuner.storage.jobs import LeaseLost
 from tests.support.scheduling import request
@@ -144,3 +145,28 @@ def test_an_error_of_our_own_ends_the_job_with_its_text(bench, executor):
     assert ended.state == "failed"
     assert ended.error == "RuntimeError: something nobody thought of"
     assert job.id == ended.id
+
+
+def test_a_database_that_does_not_answer_is_no_fault_of_the_job(bench, executor):
+    job = bench.operations.submit(request())
+    original, calls = bench.database.write, []
+
+    def unavailable():
+        calls.append(1)
+        if len(calls) == 6:
+            raise StorageUnavailable("the database is locked")
+        return original()
+
+    bench.database.write = unavailable
+    bench.drive()
+    assert bench.job(job.id).state == "running"
+    _finish(bench, job)
+    _check_books(bench, job, executor)
+
+
+def test_a_worker_says_that_it_is_alive(bench):
+    bench.stop.set()
+    bench.worker("w7").run()
+    with bench.database.read() as store:
+        alive = store.workers.list(now=bench.clock(), alive_within_seconds=60.0)
+    assert [worker.host for worker in alive] == ["here"]

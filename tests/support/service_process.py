@@ -87,8 +87,8 @@ def wait_until(condition: Callable[[], Any], what: str, *, seconds: float, log: 
     raise AssertionError(f"not within {seconds:.0f} s: {what}\n{tail}")
 
 
-def processes_with(text: str) -> list[int]:
-    """Pids of living processes whose command line holds the text (zombies are gone already)."""
+def processes_with(*texts: str) -> list[int]:
+    """Pids of living processes whose command line holds all the texts (zombies are gone already)."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
@@ -98,7 +98,7 @@ def processes_with(text: str) -> list[int]:
             state = entry.joinpath("stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             continue
-        if text in words and state != "Z":
+        if all(text in words for text in texts) and state != "Z":
             found.append(int(entry.name))
     return found
 
