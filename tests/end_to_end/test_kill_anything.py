@@ -52,8 +52,8 @@ def _finish_and_check(service, job_id):
     assert [t["number"] for t in trials] == [0, 1, 2, 3]
     assert len({t["key"] for t in trials}) == 4
     assert [t["state"] for t in trials] == ["succeeded"] * 4
-    # One leader was run twice and its samples were pooled; nothing else was counted twice.
-    assert sorted(t["measurement"]["runs"] for t in trials) == [1, 1, 1, 2]
+    # Leaders are run a second time and their samples pooled, the winner at least; nothing is counted twice.
+    assert {t["measurement"]["runs"] for t in trials} <= {1, 2}
     for trial in trials:
         measured = trial["measurement"]
         # 4 steps a run, or 3 where a run was surely slower than the best and ended early
@@ -62,6 +62,7 @@ def _finish_and_check(service, job_id):
         assert losses[-1] < losses[0], "it really trains"
     best = service.get(f"/jobs/{job_id}/best")
     assert best["trials"] == {"succeeded": 4, "failed": {}}
+    assert next(t for t in trials if t["id"] == best["trial_id"])["measurement"]["runs"] == 2
 
 
 def test_whatever_is_killed_the_job_completes(service):

@@ -37,8 +37,11 @@ def reference_loss(weights: Weights, sequences: Tensor, *, shape: ModelShape) ->
 
 def reference_training(
     weights: Weights, batches: list[Tensor], *, shape: ModelShape, training: Training
-) -> tuple[list[float], list[float], Weights]:
-    """Train with torch's own AdamW and clipping: losses, norms before clipping, first batch's gradients."""
+) -> tuple[list[float], list[float], Weights, Weights]:
+    """Train with torch's own AdamW and clipping.
+
+    Returns losses, gradient norms before clipping, the first batch's gradients and the weights after the last.
+    """
     leaves = {name: weight.clone().requires_grad_() for name, weight in weights.items()}
     matrices = [leaf for leaf in leaves.values() if leaf.dim() >= 2]
     vectors = [leaf for leaf in leaves.values() if leaf.dim() < 2]
@@ -63,7 +66,7 @@ def reference_training(
         optimizer.step()
         losses.append(loss.item())
         norms.append(norm.item())
-    return losses, norms, first
+    return losses, norms, first, {name: leaf.detach() for name, leaf in leaves.items()}
 
 
 def _norm(weights: Weights, prefix: str, hidden: Tensor) -> Tensor:

@@ -54,16 +54,19 @@ def layout(
     *,
     micro_batch_size: int = 1,
     recompute: Literal["none", "selective", "full"] = "none",
+    virtual_stages: int = 1,
+    sequence_parallel: bool = False,
+    zero_stage: int = 0,
 ) -> Layout:
-    """A layout without anything switched on."""
+    """A layout without anything switched on that is not asked for."""
     return Layout(
         tp=tp,
         pp=pp,
         dp=dp,
-        virtual_stages=1,
+        virtual_stages=virtual_stages,
         micro_batch_size=micro_batch_size,
-        sequence_parallel=False,
-        zero_stage=0,
+        sequence_parallel=sequence_parallel,
+        zero_stage=zero_stage,
         recompute=recompute,
     )
 
