@@ -12,7 +12,7 @@ from trials.gradients import GradientSync
 from trials.mesh import ParallelMesh
 from trials.model import StageModel
 from trials.optimizer import AdamW
-from trials.pipeline.p2p import StageLinks
+from trials.pipeline.p2p import Channel
 from trials.step import Trainer
 from trials.stopwatch import Stopwatch
 
@@ -24,7 +24,7 @@ def build_trainer(request: RunRequest, *, mesh: ParallelMesh, device: torch.devi
     layout, training = request.layout, request.training
     dtype = COMPUTE_TYPES[training.precision]
     context = BuildContext(shape=request.model, mesh=mesh, device=device, dtype=dtype, recompute=layout.recompute)
-    model = StageModel(context)
+    model = StageModel(context, virtual_stages=layout.virtual_stages)
     flat = FlatParameters(model.sharded_parameters(), dtype=dtype, device=device)
     flat.draw(seed=training.seed)
     tied_ends = request.model.tied_embeddings and layout.pp > 1
@@ -35,7 +35,7 @@ def build_trainer(request: RunRequest, *, mesh: ParallelMesh, device: torch.devi
         stopwatch=stopwatch,
         model=model,
         flat=flat,
-        links=StageLinks(
+        channel=Channel(
             mesh,
             shape=(layout.micro_batch_size, training.seq_len, request.model.hidden_size),
             dtype=dtype,
@@ -70,7 +70,7 @@ def count_built(trainer: Trainer) -> Built:
     tokens = sum(part.numel() for part in batches.tokens)
     counts = torch.tensor(
         [
-            len(trainer.model.blocks) * one_replica * one_slice,
+            trainer.model.num_layers * one_replica * one_slice,
             sum(p.placement.counted_elements for p in trainer.flat.parameters) * one_replica,
             tokens * one_slice * int(mesh.is_first_stage),
         ],

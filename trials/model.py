@@ -1,7 +1,7 @@
-"""One pipeline stage of the model: embedding on the first, its layers, final norm and head on the last.
+"""The chunks of the model that one rank holds: embedding in the first, layers, final norm and head in the last.
 
-Shapes: b sequences, s positions, h hidden size.  It decides what a stage holds; which layers is `stages.py`'s,
-when it runs `pipeline`'s.
+Shapes: b sequences, s positions, h hidden size.  A stage is one chunk, or several where stages are interleaved.  It
+decides what a chunk holds; which layers is `stages.py`'s, when it runs `pipeline`'s.
 """
 
 from __future__ import annotations
@@ -41,25 +41,21 @@ class Embedding(nn.Module):
         return hidden if self.positions is None else hidden + self.positions[: tokens.shape[1]]
 
 
-class StageModel(nn.Module):
-    """What one rank runs. `embedding` and `head` are None where the stage has none.
+class ChunkModel(nn.Module):
+    """A run of layers. `embedding` and `norm` with `head` are None where the chunk is not the model's first or last.
 
-    Tied tables are one parameter where one stage has both ends; else each end has a copy of its own, of which the first
-    stage's counts in norms and totals, and `shared_table` is the copy whose gradient is summed over the two.
+    Tied tables are one parameter where one chunk has both ends; else each end has a copy of its own, of which the
+    first's counts in norms and totals.
     """
 
-    def __init__(self, context: BuildContext) -> None:
+    def __init__(self, context: BuildContext, *, layers: range, rotary: RotaryPositions | None) -> None:
         super().__init__()
-        shape, mesh = context.shape, context.mesh
         self._recompute = context.recompute
-        rotary = None
-        if shape.position == "rope":
-            rotary = RotaryPositions(head_dim=shape.head_dim, max_seq_len=shape.max_seq_len, device=context.device)
-        self.embedding = Embedding(context) if mesh.is_first_stage else None
-        (layers,) = stage_chunks(shape.num_layers, pp=mesh.grid.pp, stage=mesh.at.pp_rank)
+        self.embedding = Embedding(context) if layers.start == 0 else None
         self.blocks = nn.ModuleList(Block(context, index=index, rotary=rotary) for index in layers)
-        self.norm = Norm(context, prefix="final_norm") if mesh.is_last_stage else None
-        self.head = self._build_head(context) if mesh.is_last_stage else None
+        is_last = layers.stop == context.shape.num_layers
+        self.norm = Norm(context, prefix="final_norm") if is_last else None
+        self.head = self._build_head(context) if is_last else None
 
     def _build_head(self, context: BuildContext) -> VocabParallelHead:
         if not context.shape.tied_embeddings:
@@ -70,30 +66,49 @@ class StageModel(nn.Module):
             table = _table(context, TOKEN_TABLE, counted=False)
         return VocabParallelHead(table, vocab_size=context.shape.vocab_size, group=context.mesh.tp)
 
-    @property
-    def shared_table(self) -> ShardedParameter | None:
-        """This stage's end of the tied tables; only meaningful in a pipeline of several stages."""
-        if self.embedding is not None:
-            return self.embedding.tokens.weight
-        return None if self.head is None else self.head.weight
-
-    def sharded_parameters(self) -> list[ShardedParameter]:
-        """Every parameter once, in model order."""
-        return [parameter for parameter in self.parameters() if isinstance(parameter, ShardedParameter)]
-
     def forward(self, stage_input: Tensor) -> Tensor:
-        """Tokens [b, s] on the first stage, else hidden [b, s, h] -> hidden [b, s, h]."""
+        """Tokens [b, s] in the first chunk, else hidden [b, s, h] -> hidden [b, s, h]."""
         hidden = stage_input if self.embedding is None else self.embedding(stage_input)
         for block in self.blocks:
             hidden = run_block(block, hidden, mode=self._recompute)
         return hidden if self.norm is None else self.norm(hidden)
 
     def loss(self, hidden: Tensor, targets: Tensor, *, scale: float) -> Tensor:
-        """Last stage only: hidden [b, s, h], targets [b, s] -> the sum of the losses times `scale`."""
+        """Last chunk only: hidden [b, s, h], targets [b, s] -> the sum of the losses times `scale`."""
         if self.head is None:
-            raise ValueError("only the last stage computes a loss")
+            raise ValueError("only the last chunk computes a loss")
         result: Tensor = self.head(hidden.flatten(0, 1), targets.reshape(-1), scale=scale)
         return result
+
+
+class StageModel(nn.Module):
+    """What one rank runs: its chunks in model order."""
+
+    def __init__(self, context: BuildContext, *, virtual_stages: int) -> None:
+        super().__init__()
+        shape, mesh = context.shape, context.mesh
+        rotary = None
+        if shape.position == "rope":
+            rotary = RotaryPositions(head_dim=shape.head_dim, max_seq_len=shape.max_seq_len, device=context.device)
+        ranges = stage_chunks(shape.num_layers, pp=mesh.grid.pp, stage=mesh.at.pp_rank, virtual_stages=virtual_stages)
+        self.chunks = [ChunkModel(context, layers=layers, rotary=rotary) for layers in ranges]
+        self._modules["chunk"] = nn.ModuleList(self.chunks)  # A list alone would hide their parameters.
+
+    @property
+    def num_layers(self) -> int:
+        """Layers of all chunks."""
+        return sum(len(chunk.blocks) for chunk in self.chunks)
+
+    @property
+    def shared_table(self) -> ShardedParameter | None:
+        """This stage's end of the tied tables, whose gradient is summed over both; only meaningful in a pipeline."""
+        if self.chunks[0].embedding is not None:
+            return self.chunks[0].embedding.tokens.weight
+        return None if self.chunks[-1].head is None else self.chunks[-1].head.weight
+
+    def sharded_parameters(self) -> list[ShardedParameter]:
+        """Every parameter once, in model order."""
+        return [parameter for parameter in self.parameters() if isinstance(parameter, ShardedParameter)]
 
 
 def _table(context: BuildContext, name: str, *, counted: bool) -> ShardedParameter:

@@ -141,7 +141,7 @@ def rank_report(trainer: Trainer, recording: Recording, *, peak: PeakMemory) -> 
         dp_rank=at.dp_rank,
         hostname=socket.gethostname(),
         device_name=device_name(trainer.device),
-        num_layers=len(trainer.model.blocks),
+        num_layers=trainer.model.num_layers,
         num_parameters=trainer.flat.num_local_parameters,
         peak_allocated_bytes=peak.allocated_bytes,
         peak_reserved_bytes=peak.reserved_bytes,

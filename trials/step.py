@@ -15,7 +15,7 @@ from trials.gradients import GradientSync, local_square_sum
 from trials.mesh import ParallelMesh
 from trials.model import StageModel
 from trials.optimizer import AdamW
-from trials.pipeline.p2p import StageLinks
+from trials.pipeline.p2p import Channel
 from trials.pipeline.select import run_schedule
 from trials.pipeline.stage import StageRunner
 from trials.stopwatch import Stopwatch
@@ -39,7 +39,7 @@ class Trainer:
     stopwatch: Stopwatch
     model: StageModel
     flat: FlatParameters
-    links: StageLinks
+    channel: Channel
     source: BatchSource
     sync: GradientSync
     optimizer: AdamW
@@ -52,16 +52,19 @@ class Trainer:
         training = self.request.training
         batches = self.source.batches(step)
         self.flat.gradients.zero_()
-        stage = StageRunner(
-            self.model,
-            tokens=batches.tokens,
-            targets=batches.targets,
-            loss_scale=1.0 / (training.global_batch_size * training.seq_len),
-            device=self.device,
-        )
-        run_schedule(stage, self.links, mesh=self.mesh)
+        chunks = [
+            StageRunner(
+                chunk,
+                tokens=batches.tokens,
+                targets=batches.targets,
+                loss_scale=1.0 / (training.global_batch_size * training.seq_len),
+                device=self.device,
+            )
+            for chunk in self.model.chunks
+        ]
+        run_schedule(chunks, self.channel, mesh=self.mesh)
         self.sync.run()
-        return stage.loss
+        return chunks[-1].loss  # The model's last chunk, if it is here, is this stage's last one.
 
     def step(self, step: int) -> StepResult:
         """Train on the step's global batch. Raises DivergedError on every rank at once."""

@@ -21,11 +21,6 @@ def _unsupported(request: RunRequest) -> list[str]:
     reasons = []
     if layout.sequence_parallel:
         reasons.append("sequence parallelism is not supported by the bundled trainer; set sequence_parallel to false")
-    if layout.virtual_stages > 1:
-        reasons.append(
-            f"interleaved stages are not supported by the bundled trainer; set virtual_stages to 1,"
-            f" not {layout.virtual_stages}"
-        )
     if layout.zero_stage > 0:
         reasons.append(f"ZeRO is not supported by the bundled trainer; set zero_stage to 0, not {layout.zero_stage}")
     if request.training.precision == "fp16":
@@ -55,8 +50,30 @@ def _layout_reasons(request: RunRequest, world_size: int) -> list[str]:
         reasons.append(f"vocab_size {model.vocab_size} leaves no row for the last of tp {layout.tp} ranks")
     if layout.pp > model.num_layers:
         reasons.append(f"pp {layout.pp} is more than num_layers {model.num_layers}")
+    reasons += _interleaving_reasons(request)
     if model.position == "rope" and model.head_dim % 2:
         reasons.append(f"rotary positions need an even head_dim, not {model.head_dim}")
+    return reasons
+
+
+def _interleaving_reasons(request: RunRequest) -> list[str]:
+    layout, num_layers = request.layout, request.model.num_layers
+    if layout.virtual_stages == 1:
+        return []
+    if layout.pp == 1:
+        return [f"virtual_stages {layout.virtual_stages} needs a pipeline, and pp is 1; set virtual_stages to 1"]
+    reasons = []
+    if layout.pp * layout.virtual_stages > num_layers:
+        reasons.append(
+            f"pp {layout.pp} x virtual_stages {layout.virtual_stages} is more than num_layers {num_layers};"
+            f" set virtual_stages to {max(1, num_layers // layout.pp)} at most"
+        )
+    num_microbatches, rest = divmod(request.training.global_batch_size, layout.micro_batch_size * layout.dp)
+    if rest == 0 and num_microbatches % layout.pp:
+        reasons.append(
+            f"{num_microbatches} micro-batches are no multiple of pp {layout.pp}, which virtual_stages"
+            f" {layout.virtual_stages} needs; set virtual_stages to 1 or change micro_batch_size"
+        )
     return reasons
 
 

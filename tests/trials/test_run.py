@@ -212,7 +212,7 @@ def with_data(kind: str, path: str = "") -> RunRequest:
     [
         (with_layout(dp=2), "needs 2 ranks, and 1 were started"),
         (with_layout(zero_stage=1), "set zero_stage to 0, not 1"),
-        (with_layout(virtual_stages=2), "set virtual_stages to 1, not 2"),
+        (with_layout(virtual_stages=2), "virtual_stages 2 needs a pipeline, and pp is 1"),
         (with_layout(sequence_parallel=True), "set sequence_parallel to false"),
         (with_layout(micro_batch_size=5), "global_batch_size 12 is not divisible by micro_batch_size 5 x dp 1"),
         (with_layout(tp=0), "must be at least 1, and one is 0"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.run_requests import GPT2, LLAMA, layout, run_request_for
-from trials.contract import ModelShape
+from trials.contract import Layout, ModelShape
 from trials.failures import MismatchError
 from trials.verify import check_built, check_request, expected_built, expected_parameters
 
@@ -72,6 +72,21 @@ def test_an_illegal_layout_is_refused_with_its_numbers(
     request = run_request_for(model, layout(*sizes))
     with pytest.raises(MismatchError) as refused:
         check_request(request, world_size=request.layout.world_size)
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        (layout(1, 1, 1, virtual_stages=2), "virtual_stages 2 needs a pipeline, and pp is 1"),
+        (layout(1, 2, 1, virtual_stages=3), "set virtual_stages to 2 at most"),
+        # 12 sequences, 4 to a micro-batch: 3 micro-batches.
+        (layout(1, 2, 1, virtual_stages=2, micro_batch_size=4), "3 micro-batches are no multiple of pp 2"),
+    ],
+)
+def test_stages_that_cannot_be_interleaved_are_refused(shape: Layout, words: str) -> None:
+    with pytest.raises(MismatchError) as refused:
+        check_request(run_request_for(GPT2, shape), world_size=shape.world_size)
     assert words in str(refused.value)
 
 
